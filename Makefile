@@ -1,0 +1,57 @@
+# `make help` lists the targets; every target sets up what it needs first, once.
+SHELL := /bin/bash
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+ROWS ?= 200000
+FORMAT ?= criteo
+LATER = @echo "make $@: $(1)" >&2; exit 1
+
+.DEFAULT_GOAL := help
+.PHONY: help run test check ui compile images bench clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' Makefile
+
+run: .venv/.base ## run the whole pipeline on the built-in sample, or: make run DATA=<file, folder or glob> FORMAT=<criteo|libsvm|tfrecord>
+	@$(BIN)/ctrflow run $(if $(DATA),--data '$(DATA)' --format $(FORMAT),--sample-rows $(ROWS)) $(RUN_OPTIONS)
+
+test: .venv/.test ## run all tests
+	@$(BIN)/python -m pytest $(PYTEST_OPTIONS)
+
+check: .venv/.test ## lint, format check and strict types
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
+
+compile: .venv/.base ## compile the pipeline to retrain.yaml
+	@$(BIN)/ctrflow compile retrain.yaml
+
+ui: ## show runs and reports in the browser
+	$(call LATER,the UI comes with a later issue; meanwhile open the report.html files that a run lists at its end)
+
+images: ## build the container images
+	$(call LATER,the images come with a later issue; nothing was built)
+
+bench: ## run the benchmarks
+	$(call LATER,the benchmarks come with a later issue; nothing was measured)
+
+clean: ## remove the environment and everything that a run or a tool left in the checkout
+	rm -rf .venv runs models retrain.yaml build *.egg-info .mypy_cache .ruff_cache .pytest_cache
+	find components pipelines tests images -name __pycache__ -prune -exec rm -rf {} +
+
+# Set-up. A stamp is newer than everything it depends on, so a second call costs nothing.
+.venv/.python:
+	@"$(PYTHON)" -c 'import sys; sys.exit(0 if sys.version_info[:2] == (3, 11) else f"set-up: Python 3.11 is needed, {sys.executable} is {sys.version.split()[0]}; name one with make PYTHON=/path/to/python3.11")'
+	@echo "set-up: creating .venv"
+	@"$(PYTHON)" -m venv .venv
+	@touch $@
+
+.venv/.base: .venv/.python pyproject.toml requirements.lock images/training/build_horovod_wheel.py
+	@echo "set-up: installing pinned packages (about 1 minute the first time)"
+	@$(BIN)/pip install -q --disable-pip-version-check -c requirements.lock setuptools wheel 2> .venv/pip.log || { cat .venv/pip.log >&2; exit 1; }
+	@$(BIN)/pip install -q --disable-pip-version-check --no-build-isolation -c requirements.lock -e . 2> .venv/pip.log || { cat .venv/pip.log >&2; exit 1; }
+	@$(BIN)/python images/training/build_horovod_wheel.py
+	@touch $@
+
+.venv/.test: .venv/.base
+	@echo "set-up: installing what tests and checks need"
+	@$(BIN)/pip install -q --disable-pip-version-check --no-build-isolation -c requirements.lock -e '.[test]' 2> .venv/pip.log || { cat .venv/pip.log >&2; exit 1; }
+	@touch $@

@@ -1,0 +1,31 @@
+"""What ctrflow says when it cannot go on.
+
+    WorkflowError
+    ├── InvalidConfig       a setting, hyperparameter or argument is unknown, malformed or out of range
+    ├── InvalidRecords      data is missing, damaged or not what was declared
+    ├── TrainingJobFailed   a training job ended in any state but Completed
+    └── NotPromotable       a model or evaluation that must not reach the model store
+
+Every message is one line: what, where, and what to do. The command line prints it and exits 1; any other exception is a bug
+and keeps its traceback.
+"""
+
+
+class WorkflowError(Exception):
+    """Base of all errors that a user can act on."""
+
+
+class InvalidConfig(WorkflowError):
+    """A setting is unknown, malformed or out of range; the message names it and its value."""
+
+
+class InvalidRecords(WorkflowError):
+    """Data is missing, damaged or of another format; the message names file and record or line."""
+
+
+class TrainingJobFailed(WorkflowError):
+    """A training job did not complete; the message carries the first failing process's own reason."""
+
+
+class NotPromotable(WorkflowError):
+    """A model or its evaluation is incomplete, inconsistent or undecidable."""

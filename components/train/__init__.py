@@ -1,0 +1,1 @@
+"""The train step: a SageMaker training job by the chosen plan."""
