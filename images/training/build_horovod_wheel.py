@@ -78,6 +78,13 @@ def build(folder: Path) -> None:
         (work / "wheel").rename(folder)
 
 
+def run_quietly(command: list[str], problem: str) -> None:
+    """Run a command whose output matters only when it fails (pip warns and TensorFlow greets on stderr)."""
+    finished = subprocess.run(command, capture_output=True, text=True)
+    if finished.returncode != 0:
+        sys.exit(f"set-up: {problem}:\n{finished.stderr[-3000:]}")
+
+
 def main() -> None:
     try:
         if version("horovod") == HOROVOD:
@@ -91,8 +98,9 @@ def main() -> None:
             sys.exit(f"set-up: building Horovod needs {' and '.join(missing)}; on Debian: apt-get install g++ cmake make")
         build(folder)
     wheel = next(folder.glob("horovod-*.whl"))
-    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", str(wheel)], check=True)
-    subprocess.run([sys.executable, "-c", "import horovod.tensorflow"], check=True, env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"})
+    run_quietly([sys.executable, "-m", "pip", "install", "-q", "--no-deps", str(wheel)], f"{wheel} could not be installed")
+    # Seen: a wheel for another TensorFlow installs without a word and crashes at import.
+    run_quietly([sys.executable, "-c", "import horovod.tensorflow"], f"{wheel} does not import; remove its folder and run again")
 
 
 if __name__ == "__main__":
