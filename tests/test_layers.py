@@ -31,7 +31,7 @@ def step_of(module: str) -> str | None:
 
 
 def test_there_is_something_to_check() -> None:
-    assert len(SOURCES) > 20
+    assert SOURCES
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=str)

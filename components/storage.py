@@ -1,0 +1,62 @@
+"""Files that appear whole or not at all."""
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from components.errors import InvalidConfig
+
+
+def write_text_atomic(path: Path, text: str) -> None:
+    """Write under a temporary name in the same folder, then rename: a reader sees the old file or the whole new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(name, 0o644)
+        os.replace(name, path)
+    except BaseException:
+        os.unlink(name)
+        raise
+
+
+def write_json_atomic(path: Path, document: object) -> None:
+    """Strict JSON (NaN and infinities are refused with ValueError), written atomically."""
+    write_text_atomic(path, json.dumps(document, indent=2, allow_nan=False) + "\n")
+
+
+@contextmanager
+def publish_folder(out: Path, *, marker: str) -> Iterator[Path]:
+    """A temporary folder that becomes `out` when the block ends well, and vanishes when it does not.
+
+    Args:
+        out: the final name. It may exist if it is empty or holds `marker`, the file that says it is an earlier output of this kind.
+    Raises:
+        InvalidConfig: `out` holds something else, which is not ours to replace.
+    """
+    if out.exists() and not (out.is_dir() and (not any(out.iterdir()) or (out / marker).is_file())):
+        raise InvalidConfig(f"{out}: exists and is not an earlier output (no {marker} in it); choose another folder or remove it")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    work = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}."))
+    old = work.with_name(work.name + ".old")
+    try:
+        yield work
+        work.chmod(0o755)
+        if out.exists():
+            out.rename(old)
+        try:
+            work.rename(out)
+        except BaseException:
+            if old.exists():
+                old.rename(out)
+            raise
+    finally:
+        for leftover in (work, old):
+            shutil.rmtree(leftover, ignore_errors=True)
