@@ -1,0 +1,135 @@
+"""Settings of a training, from the hyperparameters of a SageMaker training job, which arrive as strings."""
+
+import difflib
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal, get_args
+
+from components.errors import InvalidConfig
+
+StrategyName = Literal["single", "horovod", "parameter_server"]
+OptimizerName = Literal["adam", "adagrad", "sgd"]
+ProbeName = Literal["none", "input", "compute", "both"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """One training.
+
+    `batch_size` is per worker. `steps` 0 means that `epochs` decide. Threads 0 and an empty `kmp_affinity` leave TensorFlow its
+    default.
+    `field_size` and `feature_size` 0 mean: as the manifest says; anything else must agree with it. `max_seconds` ends a probe
+    early.
+    `ps_synchronous` makes parameter servers combine all workers' gradients at each step, to compare them with the other strategies.
+    """
+
+    strategy: StrategyName = "single"
+    field_size: int = 0
+    feature_size: int = 0
+    embedding_size: int = 32
+    deep_layers: tuple[int, ...] = (128, 64, 32)
+    optimizer: OptimizerName = "adam"
+    learning_rate: float = 5e-4
+    warmup_steps: int = 0
+    batch_size: int = 1024
+    epochs: int = 1
+    steps: int = 0
+    seed: int = 1
+    intra_op_threads: int = 0
+    inter_op_threads: int = 0
+    omp_threads: int = 0
+    kmp_affinity: str = ""
+    workers_per_host: int = 1
+    ps_synchronous: bool = False
+    probe: ProbeName = "none"
+    max_seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name, kind in (("strategy", StrategyName), ("optimizer", OptimizerName), ("probe", ProbeName)):
+            if getattr(self, name) not in get_args(kind):
+                raise InvalidConfig(f"{name} {getattr(self, name)!r} is none of {', '.join(get_args(kind))}")
+        for name in ("embedding_size", "batch_size", "epochs", "workers_per_host"):
+            if getattr(self, name) < 1:
+                raise InvalidConfig(f"{name} {getattr(self, name)}: at least 1 is needed")
+        for name in ("field_size", "feature_size", "warmup_steps", "steps", "seed", "max_seconds"):
+            if getattr(self, name) < 0:
+                raise InvalidConfig(f"{name} {getattr(self, name)}: must not be negative")
+        for name in ("intra_op_threads", "inter_op_threads", "omp_threads"):
+            if not 0 <= getattr(self, name) <= 1024:
+                raise InvalidConfig(f"{name} {getattr(self, name)}: must be in 0..1024, 0 for the default")
+        if not self.learning_rate > 0:
+            raise InvalidConfig(f"learning_rate {self.learning_rate}: must be a positive number")
+        if any(width < 1 for width in self.deep_layers):
+            raise InvalidConfig(f"deep_layers {list(self.deep_layers)}: every width must be at least 1")
+        if self.strategy == "single" and self.workers_per_host != 1:
+            raise InvalidConfig(f"workers_per_host {self.workers_per_host}: strategy single has one worker")
+        if self.strategy == "parameter_server" and self.workers_per_host != 1:
+            raise InvalidConfig(f"workers_per_host {self.workers_per_host}: strategy parameter_server has one worker a host")
+
+
+def _integer(text: str) -> int:
+    """A whole number, also written 1000.0 or 1e3."""
+    try:
+        return int(text)
+    except ValueError:
+        number = float(text)
+        if not number.is_integer():
+            raise ValueError("not a whole number") from None
+        return int(number)
+
+
+def _number(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError("not a finite number")
+    return number
+
+
+def _boolean(text: str) -> bool:
+    values = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+    if text.lower() not in values:
+        raise ValueError("neither true nor false")
+    return values[text.lower()]
+
+
+def _integers(text: str) -> tuple[int, ...]:
+    """[128, 64] or 128,64; an empty list is a model without a deep part."""
+    stripped = text.strip()
+    items = json.loads(stripped) if stripped.startswith("[") else [part for part in stripped.split(",") if part.strip()]
+    return tuple(_integer(str(item)) for item in items)
+
+
+_PARSERS: dict[Any, tuple[Callable[[str], Any], str]] = {
+    int: (_integer, "a whole number is expected"),
+    float: (_number, "a finite number is expected"),
+    bool: (_boolean, "true or false is expected"),
+    tuple[int, ...]: (_integers, "a list of whole numbers is expected, like [128,64,32]"),
+}
+
+
+def parse_hyperparameters(texts: Mapping[str, str]) -> TrainConfig:
+    """Typed settings.
+
+    Raises:
+        InvalidConfig: an unknown key (with the nearest known one), a malformed or impossible value.
+    """
+    types = {field.name: field.type for field in fields(TrainConfig)}
+    settings: dict[str, Any] = {}
+    for key, text in texts.items():
+        if key not in types:
+            near = difflib.get_close_matches(key, types, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(types)}"
+            raise InvalidConfig(f"hyperparameter {key} is unknown; {hint}")
+        # The SageMaker SDK sends JSON: a text arrives as "adam" with the quotes in it.
+        value = str(text).strip().removeprefix('"').removesuffix('"')
+        if types[key] in _PARSERS:
+            parse, expected = _PARSERS[types[key]]
+            try:
+                settings[key] = parse(value)
+            except (ValueError, OverflowError):
+                raise InvalidConfig(f"hyperparameter {key} {value!r}: {expected}") from None
+        else:
+            settings[key] = value if key == "kmp_affinity" else value.lower()
+    return TrainConfig(**settings)

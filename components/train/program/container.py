@@ -1,0 +1,76 @@
+"""The folders and files of SageMaker's container contract, under /opt/ml or SAGEMAKER_BASE_DIR.
+
+Source: docs.aws.amazon.com, "How Amazon SageMaker provides training information".
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from components.errors import InvalidConfig
+from components.train.program.config import TrainConfig, parse_hyperparameters
+
+# A process of ours that lost a peer ends with this code: whoever took the peer away knows the cause better.
+PEER_LOST = 75
+
+
+@dataclass(frozen=True, kw_only=True)
+class Container:
+    """One host of a training job."""
+
+    base: Path
+    hosts: tuple[str, ...]
+    current_host: str
+    network_interface: str
+
+    @property
+    def host_index(self) -> int:
+        return self.hosts.index(self.current_host)
+
+    @property
+    def data(self) -> Path:
+        return self.base / "input" / "data"
+
+    @property
+    def model(self) -> Path:
+        return self.base / "model"
+
+    @property
+    def output_data(self) -> Path:
+        return self.base / "output" / "data"
+
+    @property
+    def failure(self) -> Path:
+        return self.base / "output" / "failure"
+
+
+def _read(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InvalidConfig(f"{path}: {error}; it must be the JSON file that SageMaker writes") from error
+
+
+def read_container(environment: Mapping[str, str] = os.environ) -> Container:
+    """This host, from resourceconfig.json.
+
+    Raises:
+        InvalidConfig: the file is missing or does not list the current host.
+    """
+    base = Path(environment.get("SAGEMAKER_BASE_DIR", "/opt/ml")).absolute()
+    path = base / "input" / "config" / "resourceconfig.json"
+    resources = _read(path)
+    hosts, current = tuple(resources["hosts"]), resources["current_host"]
+    if current not in hosts:
+        raise InvalidConfig(f"{path}: current_host {current!r} is none of {', '.join(hosts)}")
+    return Container(
+        base=base, hosts=hosts, current_host=current, network_interface=resources.get("network_interface_name", "eth0")
+    )
+
+
+def read_config(container: Container) -> TrainConfig:
+    """The hyperparameters of the job, typed."""
+    return parse_hyperparameters(_read(container.base / "input" / "config" / "hyperparameters.json"))

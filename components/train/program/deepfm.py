@@ -1,0 +1,109 @@
+"""DeepFM, which knows nothing of clusters: a logit from the embedding rows of a batch.
+
+Source: Guo et al. 2017, "DeepFM: A Factorization-Machine based Neural Network for CTR Prediction".
+
+Shapes: B rows of the batch, F fields, D embedding size, U distinct ids. A row of the embedding table holds 1 + D numbers: the
+first-order weight, then the embedding, so that one lookup serves both.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from components.train.program.config import TrainConfig
+
+# Rows are drawn in chunks that have a seed each, so that any process can make any part of the table on its own.
+INIT_CHUNK_ROWS = 65_536
+INIT_STDDEV = 0.01
+
+
+def row_width(config: TrainConfig) -> int:
+    return 1 + config.embedding_size
+
+
+def initial_rows(config: TrainConfig, start: int, stop: int) -> NDArray[np.float32]:
+    """Rows start..stop-1 of the embedding table as every strategy begins with them, float32 [stop - start, 1 + D]."""
+    rows = np.empty((stop - start, row_width(config)), np.float32)
+    for chunk in range(start // INIT_CHUNK_ROWS, -(-stop // INIT_CHUNK_ROWS)):
+        first = chunk * INIT_CHUNK_ROWS
+        drawn = np.random.default_rng((config.seed, chunk)).standard_normal((INIT_CHUNK_ROWS, row_width(config)), np.float32)
+        low, high = max(start, first), min(stop, first + INIT_CHUNK_ROWS)
+        rows[low - start : high - start] = drawn[low - first : high - first] * INIT_STDDEV
+    return rows
+
+
+def initial_dense(config: TrainConfig, field_size: int) -> list[NDArray[np.float32]]:
+    """Bias [1], then weights [in, out] and bias [out] of each deep layer and of the layer that ends in one logit (Glorot
+    uniform).
+    """
+    random = np.random.default_rng((config.seed, 2**32 - 1))
+    weights: list[NDArray[np.float32]] = [np.zeros(1, np.float32)]
+    if config.deep_layers:
+        for fan_in, fan_out in pairwise((field_size * config.embedding_size, *config.deep_layers, 1)):
+            limit = (6.0 / (fan_in + fan_out)) ** 0.5
+            weights.append(random.uniform(-limit, limit, (fan_in, fan_out)).astype(np.float32))
+            weights.append(np.zeros(fan_out, np.float32))
+    return weights
+
+
+def second_order(embeddings_BFD: Any) -> Any:
+    """Sum of all pairwise dot products of field embeddings, O(F*D) an example.
+
+    Args:
+        embeddings_BFD: float32 [B, F, D], already scaled by feature value.
+    Returns:
+        float32 [B] logits.
+    Source: Rendle 2010 for the identity.
+    """
+    square_of_sum = tf.square(tf.reduce_sum(embeddings_BFD, axis=1))
+    sum_of_squares = tf.reduce_sum(tf.square(embeddings_BFD), axis=1)
+    return 0.5 * tf.reduce_sum(square_of_sum - sum_of_squares, axis=1)
+
+
+def logits(dense: Sequence[Any], rows_BFE: Any, values_BF: Any) -> Any:
+    """Logits float32 [B].
+
+    Args:
+        dense: the variables or tensors of `initial_dense`.
+        rows_BFE: float32 [B, F, 1 + D] rows of the embedding table.
+        values_BF: float32 [B, F] feature values.
+    """
+    scaled_BFE = rows_BFE * values_BF[:, :, tf.newaxis]
+    first_order = tf.reduce_sum(scaled_BFE[:, :, 0], axis=1)
+    embeddings_BFD = scaled_BFE[:, :, 1:]
+    result = dense[0] + first_order + second_order(embeddings_BFD)
+    if len(dense) > 1:
+        fields, width = embeddings_BFD.shape[1], embeddings_BFD.shape[2]
+        hidden = tf.reshape(embeddings_BFD, [-1, fields * width])
+        for layer in range(1, len(dense) - 2, 2):
+            hidden = tf.nn.relu(tf.matmul(hidden, dense[layer]) + dense[layer + 1])
+        result += tf.squeeze(tf.matmul(hidden, dense[-2]) + dense[-1], axis=1)
+    return result
+
+
+def loss(labels_B: Any, logits_B: Any) -> Any:
+    """Mean log loss of a batch, a scalar."""
+    return tf.reduce_mean(tf.nn.sigmoid_cross_entropy_with_logits(labels=labels_B, logits=logits_B))
+
+
+def loss_and_gradients(
+    dense: Sequence[Any], rows_UE: Any, index_BF: Any, labels_B: Any, values_BF: Any
+) -> tuple[Any, list[Any], Any]:
+    """Loss, gradients of the dense variables, and of the distinct rows [U, 1 + D].
+
+    Args:
+        rows_UE: the rows of the batch's distinct ids.
+        index_BF: which of them each cell of the batch uses.
+    """
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch(list(dense))
+        tape.watch(rows_UE)
+        # The sum over equal ids is done below in one pass, on the contiguous gradient of the gathered rows.
+        rows_BFE = tf.gather(rows_UE, index_BF)
+        value = loss(labels_B, logits(dense, rows_BFE, values_BF))
+    *dense_gradients, rows_gradient = tape.gradient(value, [*dense, rows_UE])
+    return value, dense_gradients, tf.convert_to_tensor(rows_gradient)

@@ -1,0 +1,165 @@
+"""The training loop, and what is measured while it runs."""
+
+import logging
+import math
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from components.errors import WorkflowError
+from components.train.program.config import TrainConfig
+from components.train.program.input import Division
+
+log = logging.getLogger(__name__)
+
+# Steps that tracing, allocation and filling the prefetch buffer distort; they are left out of rates and percentiles.
+WARMUP_STEPS = 5
+LOG_EVERY_S = 5.0
+LOSSES_KEPT = 200
+# Ranks must leave a time-limited probe at the same step, and agreeing costs a message.
+AGREE_EVERY = 5
+
+
+class Strategy(Protocol):
+    """Where rows live, how gradients are combined, and who is rank 0."""
+
+    rank: int
+    size: int
+    communication_s: float
+
+    def train(self, batch: tuple[Any, Any, Any]) -> float: ...
+    def stop_together(self, wish: bool) -> bool: ...
+    def parameters(self) -> tuple[NDArray[np.float32], list[NDArray[np.float32]]]: ...
+    def agree(self, checksum: str) -> bool: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One step as this process saw it.
+
+    `rows` counts what all workers that took part trained on; times are seconds, `ended` is monotonic; None is what could not be
+    seen: a
+    parameter-server worker waits and communicates out of the coordinator's sight, and a reading probe computes no loss.
+    """
+
+    worker: int
+    rows: int
+    duration_s: float
+    wait_s: float | None
+    communication_s: float | None
+    ended: float
+    loss: float | None
+
+
+class Recorder:
+    """Collects steps, from any thread; refuses a loss that is not finite."""
+
+    def __init__(self, config: TrainConfig, division: Division, started: float) -> None:
+        self._config = config
+        self._division = division
+        self._process_started = started
+        self._started = time.monotonic()
+        self._logged = self._started
+        self._lock = threading.Lock()
+        self.steps: list[Step] = []
+
+    def add(self, step: Step) -> None:
+        """Record a step.
+
+        Raises:
+            WorkflowError: the loss is NaN or infinite.
+        """
+        with self._lock:
+            self.steps.append(step)
+            count = len(self.steps)
+            quiet = step.ended - self._logged < LOG_EVERY_S
+            if not quiet:
+                self._logged = step.ended
+        if step.loss is not None and not math.isfinite(step.loss):
+            raise WorkflowError(
+                f"step {count}: the loss is {step.loss}; training diverged, lower learning_rate {self._config.learning_rate:g}"
+            )
+        if not quiet and self._division.rank == 0:
+            loss = "" if step.loss is None else f", loss {step.loss:.5f}"
+            log.info("step %d of %d%s, %.0f examples/s", count, self._division.steps, loss, self.examples_per_s())
+
+    def over(self) -> bool:
+        """Whether a probe has used its time; the clock starts when warm-up ends."""
+        if not self._config.max_seconds or len(self.steps) <= WARMUP_STEPS:
+            return False
+        return time.monotonic() - self.steps[WARMUP_STEPS].ended > self._config.max_seconds
+
+    def _measured(self) -> tuple[float, list[Step]]:
+        """When the warm-up ended, and the steps after it; a very short training is measured from its start."""
+        skip = WARMUP_STEPS if len(self.steps) > 2 * WARMUP_STEPS else 0
+        return (self.steps[skip - 1].ended if skip else self._started), self.steps[skip:]
+
+    def examples_per_s(self) -> float:
+        """Rows of all workers a second, without the warm-up."""
+        begin, steps = self._measured()
+        return sum(step.rows for step in steps) / max(steps[-1].ended - begin, 1e-9)
+
+    def summary(self) -> dict[str, Any]:
+        """The measured part of training.json."""
+        steps = self._measured()[1]
+        durations = [step.duration_s for step in steps]
+        wait = _share([step.wait_s for step in steps], durations)
+        communication = _share([step.communication_s for step in steps], durations)
+        losses = [(number, step.loss) for number, step in enumerate(self.steps, start=1) if step.loss is not None]
+        stride = max(-(-len(losses) // LOSSES_KEPT), 1)
+        tail = [loss for _, loss in losses[-20:]]
+        examples, workers = sum(step.rows for step in self.steps), Counter(step.worker for step in self.steps)
+        return {
+            "examples": examples,
+            "stopped_early": examples < self._division.steps * self._division.batch_size * self._division.size,
+            "examples_per_s": self.examples_per_s(),
+            "startup_s": self.steps[0].ended - self._process_started,
+            "train_s": self.steps[-1].ended - self._started,
+            "step_time_s": {f"p{q}": float(np.percentile(durations, q)) for q in (50, 90, 99)},
+            "input_wait_share": wait,
+            "compute_share": None if wait is None or communication is None else 1 - wait - communication,
+            "communication_share": communication,
+            "final_loss": sum(tail) / len(tail) if tail else None,
+            "losses": [[number, loss] for number, loss in losses[::stride]],
+            "ranks": [{"rank": worker, "steps": count} for worker, count in sorted(workers.items())],
+        }
+
+
+def _share(parts: Sequence[float | None], durations: Sequence[float]) -> float | None:
+    """The share that parts have of the whole time, None when one of them could not be seen."""
+    seen = [part for part in parts if part is not None]
+    return sum(seen) / sum(durations) if len(seen) == len(parts) else None
+
+
+def fit(strategy: Strategy, batches: Iterable[Any], config: TrainConfig, recorder: Recorder, steps: int) -> None:
+    """Run the steps of one rank in this process, or until a time-limited probe is over.
+
+    `probe` input only reads; compute repeats the first batch; both is training as it is.
+    """
+    iterator = iter(batches)
+    cached = next(iterator) if config.probe == "compute" else None
+    for number in range(1, steps + 1):
+        start = time.monotonic()
+        batch = cached if cached is not None else next(iterator)
+        read, before = time.monotonic(), strategy.communication_s
+        loss = None if config.probe == "input" else strategy.train(batch)
+        end = time.monotonic()
+        recorder.add(
+            Step(
+                worker=strategy.rank,
+                rows=config.batch_size * strategy.size,
+                duration_s=end - start,
+                wait_s=read - start,
+                communication_s=strategy.communication_s - before,
+                ended=end,
+                loss=loss,
+            )
+        )
+        if config.max_seconds and number % AGREE_EVERY == 0 and strategy.stop_together(recorder.over()):
+            return

@@ -1,0 +1,80 @@
+"""What this container really has: CPUs by quota and affinity, and a sampler of what the processes use."""
+
+import os
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+CGROUP = Path("/sys/fs/cgroup")
+
+
+@dataclass(frozen=True)
+class UsableCpus:
+    """A count and the reason for it."""
+
+    count: int
+    source: str
+
+
+def _quota(cgroup: Path) -> tuple[float | None, str]:
+    """CPUs that the cgroup allows, None without a limit, and where that was read. Source: kernel, cgroup-v2.rst and
+    sched-bwc.rst.
+    """
+    v2, v1 = cgroup / "cpu.max", cgroup / "cpu" / "cpu.cfs_quota_us"
+    try:
+        if v2.is_file():
+            quota, _, period = v2.read_text().partition(" ")
+            return (None if quota.strip() == "max" else int(quota) / int(period)), "cgroup v2"
+        if v1.is_file():
+            microseconds = int(v1.read_text())
+            period_us = int((cgroup / "cpu" / "cpu.cfs_period_us").read_text())
+            return (None if microseconds < 0 else microseconds / period_us), "cgroup v1"
+    except (OSError, ValueError, ZeroDivisionError) as error:
+        return None, f"an unreadable cgroup quota ({type(error).__name__}), taken as none"
+    return None, "no cgroup quota"
+
+
+def usable_cpus(cgroup: Path = CGROUP, host: int | None = None, affinity: int | None = None) -> UsableCpus:
+    """CPUs this process may keep busy: the smallest of quota (rounded down, at least 1), affinity mask and host."""
+    host = host or os.cpu_count() or 1
+    affinity = affinity or len(os.sched_getaffinity(0))
+    quota, source = _quota(cgroup)
+    limits = [(host, "host"), (affinity, "affinity mask")]
+    if quota is not None:
+        limits.append((max(int(quota), 1), f"{source} quota of {quota:g}"))
+    count, reason = min(limits)
+    note = f"; {source}" if quota is None and "unreadable" in source else ""
+    return UsableCpus(count, reason + note)
+
+
+class Sampler:
+    """Samples CPU per core and this process's memory in a thread while its block runs."""
+
+    def __init__(self, interval_s: float = 0.5) -> None:
+        self._interval_s = interval_s
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._sample, name="sampler", daemon=True)
+        self._cores: list[list[float]] = []
+        self.rss_bytes = 0
+
+    def _sample(self) -> None:
+        process = psutil.Process()
+        psutil.cpu_percent(percpu=True)
+        while not self._end.wait(self._interval_s):
+            self._cores.append(psutil.cpu_percent(percpu=True))
+            self.rss_bytes = max(self.rss_bytes, process.memory_info().rss)
+
+    def __enter__(self) -> "Sampler":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.set()
+        self._thread.join()
+        self.rss_bytes = max(self.rss_bytes, psutil.Process().memory_info().rss)
+
+    def cpu_percent_per_core(self) -> list[float]:
+        """Mean of every core, 0..100; empty when the block was shorter than one interval."""
+        return [sum(core) / len(core) for core in zip(*self._cores, strict=True)]

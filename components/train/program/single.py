@@ -1,0 +1,66 @@
+"""One process: the whole table and every gradient are here."""
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from components.train.program.config import TrainConfig
+from components.train.program.deepfm import initial_dense, loss_and_gradients, row_width
+from components.train.program.embedding import DenseOptimizer, initial_table, update_rows
+
+
+class Single:
+    """The reference that the other strategies must equal."""
+
+    rank = 0
+    size = 1
+    communication_s = 0.0
+
+    def __init__(self, config: TrainConfig, field_size: int, feature_size: int) -> None:
+        self._config = config
+        self._width = row_width(config)
+        self._step = tf.Variable(0.0, name="step")
+        self.table = tf.Variable(initial_table(config, 0, feature_size), name="table")
+        self.dense = [tf.Variable(value) for value in initial_dense(config, field_size)]
+        self._optimizer = DenseOptimizer(config, self.dense)
+
+    def gradients(self, labels_B: Any, ids_BF: Any, values_BF: Any) -> tuple[Any, list[Any], Any, Any, Any]:
+        """Loss, dense gradients, distinct ids [U], the table's rows at them [U, S], and the gradient of their parameters
+        [U, 1 + D].
+        """
+        ids_U, index = tf.unique(tf.reshape(ids_BF, [-1]))
+        state_US = tf.gather(self.table, ids_U)
+        value, dense, rows = loss_and_gradients(
+            self.dense, state_US[:, : self._width], tf.reshape(index, tf.shape(ids_BF)), labels_B, values_BF
+        )
+        return value, dense, ids_U, state_US, rows
+
+    def apply(self, dense: list[Any], ids_U: Any, state_US: Any, rows_UE: Any) -> None:
+        """One step of the optimizer."""
+        self._step.assign_add(1.0)
+        self._optimizer.apply(dense, self._step)
+        update_rows(self._config, self.table, ids_U, state_US, rows_UE, self._step)
+
+    @tf.function(reduce_retracing=True)
+    def _train(self, labels_B: Any, ids_BF: Any, values_BF: Any) -> Any:
+        value, dense, ids_U, state_US, rows_UE = self.gradients(labels_B, ids_BF, values_BF)
+        self.apply(dense, ids_U, state_US, rows_UE)
+        return value
+
+    def train(self, batch: tuple[Any, Any, Any]) -> float:
+        """Loss of one batch, before its update."""
+        return float(self._train(*batch))
+
+    def stop_together(self, wish: bool) -> bool:
+        """Whether to end a time-limited probe now."""
+        return wish
+
+    def parameters(self) -> tuple[NDArray[np.float32], list[NDArray[np.float32]]]:
+        """The embedding table without slots [V, 1 + D], and the dense weights."""
+        return self.table[:, : self._width].numpy(), [variable.numpy() for variable in self.dense]
+
+    def agree(self, checksum: str) -> bool:
+        """Whether all ranks hold the same parameters: there is one rank."""
+        return bool(checksum)

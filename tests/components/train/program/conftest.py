@@ -1,0 +1,173 @@
+"""A job run as SageMaker would: folders, configuration files, one launcher a host; real processes and real TensorFlow."""
+
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+
+from components.manifest import Manifest, Split, Statistics, write_manifest
+from components.records import Batch, Encoding, Schema, Shard, write_shard
+
+FIELDS, TABLE, ROWS = 5, 2000, 6400
+
+
+def free_port_base() -> int:
+    """A base with 40 ports above it that nothing listens on."""
+    while True:
+        base = random.randrange(20_000, 60_000, 50)
+        try:
+            for offset in (0, 1, 10, 11, 12, 20, 21):
+                with socket.create_server(("0.0.0.0", base + offset)):
+                    pass
+        except OSError:
+            continue
+        return base
+
+
+def planted_rows(count: int) -> Batch:
+    """Rows whose clicks depend on the first two ids."""
+    draw = np.random.default_rng(11)
+    ids = draw.integers(0, TABLE, (count, FIELDS))
+    chance = np.where(ids[:, 0] < TABLE // 2, 0.1, 0.5) + np.where(ids[:, 1] < TABLE // 4, 0.3, 0.0)
+    labels = (draw.random(count) < chance).astype(np.float32)
+    return Batch(labels=labels, ids=ids, values=draw.random((count, FIELDS)).astype(np.float32))
+
+
+def write_dataset(folder: Path, rows: Batch, encoding: Encoding, sizes: tuple[int, ...]) -> Path:
+    """A dataset of train shards of the given sizes, and one validation shard of the last rows."""
+    shards: list[Shard] = []
+    (folder / "train").mkdir(parents=True)
+    (folder / "validation").mkdir()
+    start = 0
+    for index, size in enumerate(sizes):
+        part = rows.rows(slice(start, start + size))
+        shards.append(write_shard(folder / "train" / f"part-{index:05d}.tfrecord", part, encoding))
+        start += size
+    held = write_shard(folder / "validation" / "part-00000.tfrecord", rows.rows(slice(start, None)), encoding)
+    write_manifest(
+        folder,
+        Manifest(
+            encoding=encoding,
+            schema=Schema(field_size=FIELDS, feature_size=TABLE),
+            train=Split(examples=start, positives=sum(shard.positives for shard in shards), shards=tuple(shards)),
+            validation=Split(examples=held.examples, positives=held.positives, shards=(held,)),
+            statistics=Statistics(
+                smallest_id=0,
+                largest_id=TABLE - 1,
+                smallest_value=0.0,
+                largest_value=1.0,
+                missing=0,
+                click_rate=0.5,
+                distinct_ids_by_field=(TABLE,) * FIELDS,
+                validation_rows_in_train=0,
+            ),
+            sources=(),
+            versions={},
+        ),
+    )
+    return folder
+
+
+@pytest.fixture(scope="session")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_dataset(tmp_path_factory.mktemp("data") / "set", planted_rows(ROWS), "blocks", (2000, 2000, 1900))
+
+
+class Job:
+    """The hosts of one job."""
+
+    def __init__(self, root: Path, dataset: Path, hosts: int, hyperparameters: dict[str, object]) -> None:
+        names = [f"algo-{index + 1}" for index in range(hosts)]
+        addresses = {name: f"127.0.0.{index + 1}" for index, name in enumerate(names)}
+        self.bases = [root / name for name in names]
+        self.launchers = []
+        port_base = str(free_port_base())
+        for name, base in zip(names, self.bases, strict=True):
+            for folder in ("input/config", "input/data/manifest", "model", "output/data"):
+                (base / folder).mkdir(parents=True)
+            resources = {"current_host": name, "hosts": names, "network_interface_name": "lo"}
+            (base / "input/config/resourceconfig.json").write_text(json.dumps(resources))
+            texts = {key: str(value) for key, value in hyperparameters.items()}
+            (base / "input/config/hyperparameters.json").write_text(json.dumps(texts))
+            (base / "input/data/train").symlink_to(dataset / "train")
+            (base / "input/data/manifest/manifest.json").write_bytes((dataset / "manifest.json").read_bytes())
+            environment = {
+                **os.environ,
+                "SAGEMAKER_BASE_DIR": str(base),
+                "CTRFLOW_HOST_ADDRESSES": json.dumps(addresses),
+                "CTRFLOW_PORT_BASE": port_base,
+            }
+            with (root / f"{name}.log").open("wb") as log:
+                command = [sys.executable, "-m", "components.train.program.launch"]
+                started = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
+            self.launchers.append(started)
+
+    def wait(self, timeout_s: float = 120.0) -> list[int]:
+        deadline = time.monotonic() + timeout_s
+        return [launcher.wait(max(deadline - time.monotonic(), 0.1)) for launcher in self.launchers]
+
+    def log(self) -> str:
+        return "".join(base.with_suffix(".log").read_text() for base in self.bases)
+
+    def reason(self, host: int = 0) -> str:
+        return (self.bases[host] / "output/failure").read_text()
+
+    def training(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.bases[0] / "output/data/training.json").read_text())
+        return found
+
+    def losses(self) -> list[float]:
+        return [loss for _, loss in self.training()["losses"]]
+
+    def processes(self) -> dict[str, psutil.Process]:
+        """Running training processes by role."""
+        found = {}
+        for launcher in self.launchers:
+            for child in psutil.Process(launcher.pid).children():
+                found[child.environ()["CTRFLOW_ROLE"]] = child
+        return found
+
+    def wait_for_steps(self, timeout_s: float = 90.0) -> dict[str, psutil.Process]:
+        """The processes once training is under way."""
+        deadline = time.monotonic() + timeout_s
+        while "left out" not in self.log():
+            assert time.monotonic() < deadline, self.log()
+            assert all(launcher.poll() is None for launcher in self.launchers), self.log()
+            time.sleep(0.1)
+        time.sleep(3.0)
+        return self.processes()
+
+    def kill(self) -> None:
+        for launcher in self.launchers:
+            try:
+                os.killpg(launcher.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+            launcher.wait()
+
+
+@pytest.fixture
+def run_job(tmp_path: Path) -> Iterator[Callable[..., Job]]:
+    """Start a job with these hyperparameters; whatever is left of it is killed at the end."""
+    jobs: list[Job] = []
+
+    def run(dataset: Path, hosts: int = 1, **hyperparameters: object) -> Job:
+        root = tmp_path / f"job{len(jobs)}"
+        root.mkdir()
+        jobs.append(Job(root, dataset, hosts, hyperparameters))
+        return jobs[-1]
+
+    yield run
+    for job in jobs:
+        job.kill()

@@ -1,0 +1,110 @@
+"""Every strategy trains for real, and gives what `single` gives at the same global batch, seed and data."""
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from components.manifest import manifest_digest, read_manifest
+
+GLOBAL_BATCH, STEPS = 64, 50
+MODEL = {"embedding_size": 8, "deep_layers": "[16, 8]", "learning_rate": 0.01, "steps": STEPS, "seed": 5}
+
+
+@pytest.fixture(scope="module")
+def single_losses() -> dict[str, list[float]]:
+    return {}
+
+
+def losses_of_single(run_job: Callable[..., Any], dataset: Path, optimizer: str, known: dict[str, list[float]]) -> list[float]:
+    """Trained once for each optimizer."""
+    if optimizer not in known:
+        job = run_job(dataset, strategy="single", batch_size=GLOBAL_BATCH, optimizer=optimizer, **MODEL)
+        assert job.wait() == [0], job.log()
+        known[optimizer] = job.losses()
+    return known[optimizer]
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "hosts", "settings"),
+    [
+        ("adam", 1, {"strategy": "horovod", "workers_per_host": 2, "batch_size": 32}),
+        ("adagrad", 2, {"strategy": "horovod", "batch_size": 32}),
+        ("adam", 1, {"strategy": "parameter_server", "batch_size": 64}),
+        ("sgd", 2, {"strategy": "parameter_server", "batch_size": 32, "ps_synchronous": True}),
+    ],
+    ids=["horovod-2-workers", "horovod-2-hosts", "parameter-server-1-worker", "parameter-server-2-hosts-synchronous"],
+)
+def test_losses_equal_those_of_one_process(
+    run_job: Callable[..., Any],
+    dataset: Path,
+    single_losses: dict[str, list[float]],
+    optimizer: str,
+    hosts: int,
+    settings: dict[str, Any],
+) -> None:
+    expected = losses_of_single(run_job, dataset, optimizer, single_losses)
+    job = run_job(dataset, hosts, optimizer=optimizer, **settings, **MODEL)
+    assert job.wait() == [0] * hosts, job.log()
+    assert len(job.losses()) == STEPS
+    np.testing.assert_allclose(job.losses(), expected, rtol=1e-4)
+    assert expected[-1] < expected[0], "the model learns"
+
+
+def test_asynchronous_servers_give_every_worker_its_own_equal_share(run_job: Callable[..., Any], dataset: Path) -> None:
+    job = run_job(dataset, 2, strategy="parameter_server", batch_size=32, **{**MODEL, "steps": 0, "epochs": 1})
+    assert job.wait() == [0, 0], job.log()
+    training = job.training()
+    # 5900 rows in global batches of 64: 92 of them, 12 rows left out.
+    assert training["ranks"] == [{"rank": 0, "steps": 92}, {"rank": 1, "steps": 92}]
+    assert (training["examples"], training["examples_left_out"]) == (5888, 12)
+    assert training["losses"][-1][1] < training["losses"][0][1]
+
+
+def test_the_model_is_rank_0s_and_scores_like_the_weights(run_job: Callable[..., Any], dataset: Path) -> None:
+    job = run_job(dataset, 1, strategy="horovod", workers_per_host=2, batch_size=32, **MODEL)
+    assert job.wait() == [0], job.log()
+    model = job.bases[0] / "model"
+    card = json.loads((model / "model.json").read_text())
+    assert (card["rank"], card["world_size"], card["step"], card["ranks_agreed"]) == (0, 2, STEPS, True)
+    assert card["data_digest"] == manifest_digest(read_manifest(dataset))
+    on_disk = {str(path.relative_to(model)) for path in model.rglob("*") if path.is_file()} - {"model.json"}
+    assert set(card["files"]) == on_disk
+    for name, file in card["files"].items():
+        assert file["sha256"] == hashlib.sha256((model / name).read_bytes()).hexdigest()
+
+    ids, values = np.array([[0, 5, 9, 1, 1999]]), np.array([[1.0, 0.5, 0.25, 2.0, 1.0]], np.float32)
+    served = tf.saved_model.load(str(model / "saved_model")).signatures["serving_default"]
+    probability = served(ids=tf.constant(ids), values=tf.constant(values))["probability"].numpy()
+    np.testing.assert_allclose(probability, deepfm_by_hand(np.load(model / "weights.npz"), ids, values), rtol=1e-5)
+
+
+def deepfm_by_hand(weights: Any, ids: Any, values: Any) -> Any:
+    """The paper's formula, pair by pair, in float64."""
+    rows = weights["table"].astype(np.float64)[ids] * values[:, :, None]
+    first, embeddings = rows[:, :, 0].sum(axis=1), rows[:, :, 1:]
+    fields = ids.shape[1]
+    second = sum((embeddings[:, i] * embeddings[:, j]).sum(axis=1) for i in range(fields) for j in range(i + 1, fields))
+    hidden = embeddings.reshape(len(ids), -1)
+    layers = [weights[f"dense_{index}"].astype(np.float64) for index in range(len(weights.files) - 1)]
+    for kernel, bias in zip(layers[1:-2:2], layers[2:-2:2], strict=True):
+        hidden = np.maximum(hidden @ kernel + bias, 0.0)
+    logit = layers[0] + first + second + (hidden @ layers[-2] + layers[-1])[:, 0]
+    return 1 / (1 + np.exp(-logit))
+
+
+@pytest.mark.parametrize("probe", ["input", "compute", "both"])
+def test_probes_measure_and_leave_no_model(run_job: Callable[..., Any], dataset: Path, probe: str) -> None:
+    job = run_job(dataset, strategy="single", probe=probe, batch_size=64, **{**MODEL, "steps": 100_000, "max_seconds": 1})
+    assert job.wait() == [0], job.log()
+    training = job.training()
+    assert training["stopped_early"]
+    assert 0 < training["examples"] < 100_000 * 64
+    assert 0.5 < training["train_s"] < 20
+    assert training["examples_per_s"] > 0
+    assert not (job.bases[0] / "model/model.json").exists()
