@@ -1,0 +1,58 @@
+"""What a training job leaves behind: model.tar.gz and output.tar.gz under <S3OutputPath>/<job>/output/."""
+
+import os
+import shutil
+import tarfile
+import tempfile
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import boto3
+from botocore.exceptions import BotoCoreError, ClientError
+
+from components.errors import InvalidConfig, InvalidRecords
+
+
+def fetch_artifact(uri: str, folder: Path) -> Path:
+    """Download a tar.gz (file:///... or s3://...) and unpack it as `folder`, which appears whole or not at all.
+
+    Args:
+        folder: the final name; missing or an empty folder.
+    Returns:
+        `folder`.
+    Raises:
+        InvalidConfig: the URI is of neither kind, or `folder` holds something.
+        InvalidRecords: nothing is there, it cannot be read, or it reaches outside the folder.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InvalidConfig(f"{folder}: exists and is not empty; choose another folder or remove it")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as work:
+        archive, content = _local_copy(uri, Path(work)), Path(work) / "content"
+        content.mkdir()
+        try:
+            with tarfile.open(archive, "r:gz") as tar:
+                tar.extractall(content, filter="data")
+        except (tarfile.TarError, OSError, EOFError) as error:
+            raise InvalidRecords(f"{uri}: not a sound tar.gz ({error}); run the training job again") from error
+        os.replace(content, folder)
+    return folder
+
+
+def _local_copy(uri: str, work: Path) -> Path:
+    parts = urlsplit(uri)
+    if parts.scheme == "file":
+        path = Path(unquote(parts.path))
+        if not path.is_file():
+            raise InvalidRecords(f"{uri}: no such artifact; the training job wrote none")
+        return path
+    if parts.scheme != "s3":
+        raise InvalidConfig(f"{uri}: s3://bucket/key or file:///path is expected")
+    path = work / "artifact.tar.gz"
+    bucket, _, key = uri.removeprefix("s3://").partition("/")
+    try:
+        with path.open("wb") as file:
+            shutil.copyfileobj(boto3.client("s3").get_object(Bucket=bucket, Key=key)["Body"], file)
+    except (ClientError, BotoCoreError) as error:
+        raise InvalidRecords(f"{uri}: could not be downloaded ({error})") from error
+    return path

@@ -1,0 +1,394 @@
+"""The operator: one training job at SageMaker's API, followed to its end or stopped.
+
+The API is real SageMaker or the local endpoint, as AWS_ENDPOINT_URL_SAGEMAKER says. A job's name is made from who asks for
+what, so that asking again after a lost reply, a killed step or a retry finds the same job and adopts it instead of paying twice.
+"""
+
+import hashlib
+import json
+import logging
+import os
+import random
+import re
+import signal
+import threading
+import time
+import unicodedata
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
+from botocore.exceptions import ConnectionError as NoConnection
+
+from components.errors import InvalidConfig, TrainingJobFailed
+from components.request_checks import check_request
+
+LOG = logging.getLogger(__name__)
+
+HASH_TAG = "ctrflow:request-hash"
+NAME_CHARACTERS = 63
+NAME_HASH_CHARACTERS = 16
+LOG_GROUP = "/aws/sagemaker/TrainingJobs"
+LOG_EVENTS_A_CALL = 1000
+FINAL = ("Completed", "Failed", "Stopped")
+# Errors that say "not now": the request may be fine and the job is none the worse.
+NOT_NOW = {"ThrottlingException", "Throttling", "TooManyRequestsException", "RequestLimitExceeded", "ServiceUnavailable"}
+NOT_NOW |= {"InternalFailure", "InternalServerError", "ServiceUnavailableException", "RequestTimeout", "SlowDown"}
+EXPIRED = {"ExpiredToken", "ExpiredTokenException", "RequestExpired"}
+# How long an unreachable service is waited for: real SageMaker comes back, an endpoint on this machine does not.
+PATIENCE_S, LOCAL_PATIENCE_S = 600.0, 10.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Channel:
+    """One input of the training program: every object under `uri` (s3://... or, locally, file:///...)."""
+
+    name: str
+    uri: str
+    input_mode: Literal["File", "FastFile"] = "File"
+    distribution: Literal["FullyReplicated", "ShardedByS3Key"] = "FullyReplicated"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingJob:
+    """What to run. `base_name`, `run_id`, `task` and `attempt` say who asks; a new attempt is a new job."""
+
+    base_name: str
+    run_id: str
+    task: str
+    attempt: int = 0
+    image: str
+    entrypoint: tuple[str, ...]
+    arguments: tuple[str, ...] = ()
+    role_arn: str
+    instance_type: str
+    instance_count: int
+    volume_gb: int = 30
+    max_runtime_s: int
+    output_uri: str
+    channels: tuple[Channel, ...] = ()
+    hyperparameters: dict[str, str] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)
+    tags: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.instance_count < 1:
+            raise InvalidConfig(f"training job {self.base_name}: instance_count {self.instance_count}, at least 1 is needed")
+        names = [channel.name for channel in self.channels]
+        if twice := {name for name in names if names.count(name) > 1}:
+            raise InvalidConfig(f"training job {self.base_name}: channel {', '.join(sorted(twice))} is there more than once")
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobStatus:
+    """What the service says of a job now. `secondary` is the phase: Starting, Downloading, Training, Uploading ..."""
+
+    name: str
+    status: str
+    secondary: str
+    elapsed_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinishedJob:
+    """A completed job. The URIs are of tar.gz files; one of which nothing was written may not exist."""
+
+    name: str
+    arn: str
+    status: str
+    model_uri: str
+    output_uri: str
+    training_s: float
+    billable_s: float
+
+
+def job_name(base: str, run_id: str, task: str, attempt: int, request_hash: str) -> str:
+    """A legal name (1 to 63 letters, digits and inner hyphens) that differs when any argument differs.
+
+    `base` is what people see: it is reduced to what a name may hold and cut; the hash after it tells names apart.
+    """
+    digest = hashlib.sha256(json.dumps([base, run_id, task, attempt, request_hash]).encode()).hexdigest()[:NAME_HASH_CHARACTERS]
+    ascii_base = unicodedata.normalize("NFKD", base).encode("ascii", "ignore").decode()
+    readable = re.sub("[^a-zA-Z0-9]+", "-", ascii_base)[: NAME_CHARACTERS - 1 - NAME_HASH_CHARACTERS].strip("-")
+    return f"{readable or 'job'}-{digest}"
+
+
+def create_request(job: TrainingJob) -> dict[str, Any]:
+    """The CreateTrainingJob request. Its tags and the job's environment carry the run id and the hash of all the rest."""
+    algorithm: dict[str, Any] = {
+        "TrainingImage": job.image,
+        "TrainingInputMode": "File",
+        "ContainerEntrypoint": list(job.entrypoint),
+    }
+    if job.arguments:
+        algorithm["ContainerArguments"] = list(job.arguments)
+    request: dict[str, Any] = {
+        "AlgorithmSpecification": algorithm,
+        "RoleArn": job.role_arn,
+        "HyperParameters": dict(job.hyperparameters),
+        "OutputDataConfig": {"S3OutputPath": job.output_uri},
+        "ResourceConfig": {
+            "InstanceType": job.instance_type,
+            "InstanceCount": job.instance_count,
+            "VolumeSizeInGB": job.volume_gb,
+        },
+        "StoppingCondition": {"MaxRuntimeInSeconds": job.max_runtime_s},
+        "Environment": dict(job.environment),
+    }
+    if job.channels:
+        request["InputDataConfig"] = [_channel_request(channel) for channel in job.channels]
+    request_hash = hashlib.sha256(json.dumps(request, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    request["TrainingJobName"] = job_name(job.base_name, job.run_id, job.task, job.attempt, request_hash)
+    request["Environment"] |= {"CTRFLOW_RUN_ID": job.run_id, "CTRFLOW_REQUEST_HASH": request_hash}
+    tags = {**job.tags, "ctrflow:run-id": job.run_id, "ctrflow:task": job.task, HASH_TAG: request_hash}
+    request["Tags"] = [{"Key": key, "Value": value} for key, value in tags.items()]
+    return request
+
+
+def _channel_request(channel: Channel) -> dict[str, Any]:
+    source = {"S3DataType": "S3Prefix", "S3Uri": channel.uri, "S3DataDistributionType": channel.distribution}
+    return {"ChannelName": channel.name, "InputMode": channel.input_mode, "DataSource": {"S3DataSource": source}}
+
+
+def sagemaker_client() -> Any:
+    """A SageMaker client of the environment's account and region, or of the local endpoint that it names."""
+    return _client("sagemaker", os.environ.get("AWS_ENDPOINT_URL_SAGEMAKER"))
+
+
+def _client(service: str, endpoint: str | None) -> Any:
+    local = endpoint is not None and not _is_aws(endpoint)
+    # Standard mode with 8 tries outlasts 13 s of throttling. An endpoint on this machine either answers or is gone.
+    retries = {"mode": "standard", "total_max_attempts": 2 if local else 8}
+    config = Config(retries=retries, connect_timeout=5, read_timeout=30)
+    if local:  # any signature will do, and the user's own credentials stay out of it
+        who = {"aws_access_key_id": "local", "aws_secret_access_key": "local", "region_name": "us-east-1"}
+        return boto3.Session().client(service, endpoint_url=endpoint, config=config, **who)
+    return boto3.Session().client(service, endpoint_url=endpoint, config=config)
+
+
+def _is_aws(endpoint: str) -> bool:
+    return (urlsplit(endpoint).hostname or "").endswith((".amazonaws.com", ".amazonaws.com.cn", ".api.aws"))
+
+
+def run_training_job(
+    job: TrainingJob,
+    client: Any,
+    *,
+    poll_s: float = 30.0,
+    patience_s: float | None = None,
+    on_status: Callable[[JobStatus], None] | None = None,
+) -> FinishedJob:
+    """Create the job, or adopt the one that an earlier try created, and follow it to its end.
+
+    Any other way out than the job's end (an error, Ctrl-C, SIGTERM) asks the service to stop the job first. SIGTERM is
+    turned into SystemExit(143) meanwhile, when called on the main thread.
+
+    Args:
+        client: from `sagemaker_client()`.
+        poll_s: average seconds between two looks at the job.
+        patience_s: how long throttling, server errors and time-outs in a row are taken for passing trouble; None leaves it
+            to PATIENCE_S, or LOCAL_PATIENCE_S at the local endpoint.
+        on_status: called at each change of status or phase.
+    Raises:
+        InvalidConfig: the service would refuse the request for its form; nothing was sent.
+        TrainingJobFailed: refused, failed, stopped, ran out of time, or the name belongs to another job.
+    """
+    request = create_request(job)
+    name: str = request["TrainingJobName"]
+    local = not _is_aws(client.meta.endpoint_url)
+    check_request("CreateTrainingJob", request, file_uris=local)
+    if patience_s is None:
+        patience_s = LOCAL_PATIENCE_S if local else PATIENCE_S
+    service = _Service(client, name, poll_s=poll_s, patience_s=patience_s)
+    with _sigterm_as_exit():
+        try:
+            service.create(request)
+            description = service.follow(on_status)
+        except _NotOurs as refusal:
+            raise TrainingJobFailed(str(refusal)) from refusal
+        except (ClientError, BotoCoreError) as error:  # such as a Describe that is not allowed
+            service.stop()
+            raise TrainingJobFailed(f"{name}: could not be followed, so it was asked to stop: {error}") from error
+        except BaseException:
+            service.stop()
+            raise
+    return _finished(name, description)
+
+
+def _finished(name: str, description: dict[str, Any]) -> FinishedJob:
+    status, phase = description["TrainingJobStatus"], description["SecondaryStatus"]
+    if status == "Failed":
+        reason = " ".join(description.get("FailureReason", "the service gives no reason").split())
+        raise TrainingJobFailed(f"{name}: {reason}")
+    if status == "Stopped":
+        limits = {"MaxRuntimeExceeded": "MaxRuntimeInSeconds", "MaxWaitTimeExceeded": "MaxWaitTimeInSeconds"}
+        if phase in limits:
+            limit_s = description["StoppingCondition"].get(limits[phase])
+            raise TrainingJobFailed(f"{name}: stopped by the service after {limits[phase]} = {limit_s} s ({phase})")
+        raise TrainingJobFailed(f"{name}: stopped by someone's StopTrainingJob before it was complete")
+    folder = f"{description['OutputDataConfig']['S3OutputPath'].rstrip('/')}/{name}/output"
+    return FinishedJob(
+        name=name,
+        arn=description["TrainingJobArn"],
+        status=status,
+        model_uri=description.get("ModelArtifacts", {}).get("S3ModelArtifacts", f"{folder}/model.tar.gz"),
+        output_uri=f"{folder}/output.tar.gz",
+        training_s=float(description.get("TrainingTimeInSeconds", 0)),
+        billable_s=float(description.get("BillableTimeInSeconds", 0)),
+    )
+
+
+class _NotOurs(Exception):
+    """There is no job of ours to stop: the service refused it, or the name belongs to another request."""
+
+
+class _Service:
+    """The calls about one job, patient with a service that is busy or away."""
+
+    def __init__(self, client: Any, name: str, *, poll_s: float, patience_s: float) -> None:
+        self._client, self._name, self._poll_s, self._patience_s = client, name, poll_s, patience_s
+
+    def create(self, request: dict[str, Any]) -> None:
+        try:
+            self._patiently("CreateTrainingJob", lambda: self._client.create_training_job(**request))
+            LOG.info("%s: created", self._name)
+        except ClientError as error:
+            if _code(error) != "ResourceInUse":
+                raise _NotOurs(f"{self._name}: CreateTrainingJob was refused: {_text(error)}") from error
+            self._adopt(request)
+        except BotoCoreError as error:  # such as missing credentials: nothing was sent
+            raise _NotOurs(f"{self._name}: CreateTrainingJob could not be sent: {error}") from error
+
+    def _adopt(self, request: dict[str, Any]) -> None:
+        arn = self.describe()["TrainingJobArn"]
+        tags = self._patiently("ListTags", lambda: self._client.list_tags(ResourceArn=arn))["Tags"]
+        hashes = [
+            next((tag["Value"] for tag in these if tag["Key"] == HASH_TAG), "no request hash") for these in (tags, request["Tags"])
+        ]
+        if hashes[0] != hashes[1]:
+            raise _NotOurs(f"{self._name}: a training job of this name already exists and is not this one ({hashes[0]}): {arn}")
+        LOG.info("%s: exists already with the same request; following it", self._name)
+
+    def describe(self) -> dict[str, Any]:
+        name = self._name
+        description: dict[str, Any] = self._patiently(
+            "DescribeTrainingJob", lambda: self._client.describe_training_job(TrainingJobName=name)
+        )
+        return description
+
+    def follow(self, on_status: Callable[[JobStatus], None] | None) -> dict[str, Any]:
+        """Look until the job is at its end; its log lines go to our log meanwhile."""
+        logs, seen, started = _JobLogs(self._client, self._name), ("", ""), time.monotonic()
+        while True:
+            description = self.describe()
+            now = (description["TrainingJobStatus"], description["SecondaryStatus"])
+            if now != seen:
+                seen, elapsed_s = now, time.monotonic() - started
+                LOG.info("%s: %s, %s after %.1f s", self._name, *now, elapsed_s)
+                if on_status is not None:
+                    on_status(JobStatus(name=self._name, status=now[0], secondary=now[1], elapsed_s=elapsed_s))
+            logs.forward()
+            if now[0] in FINAL:
+                return description
+            self._pause()
+
+    def stop(self) -> None:
+        """Ask the service to stop the job; one that is at its end, or never came to be, is a success."""
+        try:
+            self._client.stop_training_job(TrainingJobName=self._name)
+            LOG.warning("%s: asked to stop", self._name)
+        except ClientError as error:
+            if _code(error) not in ("ValidationException", "ResourceNotFound"):
+                LOG.error("%s: may still be running, StopTrainingJob was refused: %s", self._name, _text(error))
+        except BotoCoreError as error:
+            LOG.error("%s: may still be running, StopTrainingJob did not get through: %s", self._name, error)
+
+    def _patiently(self, operation: str, call: Callable[[], Any]) -> Any:
+        deadline = time.monotonic() + self._patience_s
+        while True:
+            try:
+                return call()
+            except (ClientError, HTTPClientError, NoConnection) as error:
+                if isinstance(error, ClientError) and _code(error) in EXPIRED:
+                    self._client = sagemaker_client()  # a new session reads the credentials anew
+                elif isinstance(error, ClientError) and not _is_not_now(error):
+                    raise
+                if time.monotonic() > deadline:
+                    text = f"{self._name}: {operation} has not got through for {self._patience_s:g} s: {error}"
+                    raise TrainingJobFailed(text) from error
+                LOG.warning("%s: %s did not get through, trying again: %s", self._name, operation, error)
+            self._pause()
+
+    def _pause(self) -> None:
+        # Jitter keeps the steps of many runs from asking in step.
+        time.sleep(self._poll_s * random.uniform(0.75, 1.25))
+
+
+def _is_not_now(error: ClientError) -> bool:
+    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    return _code(error) in NOT_NOW or status == 429 or status >= 500
+
+
+def _code(error: ClientError) -> str:
+    return str(error.response["Error"].get("Code", ""))
+
+
+def _text(error: ClientError) -> str:
+    return f"{_code(error)}: {error.response['Error'].get('Message', '')}"
+
+
+class _JobLogs:
+    """The lines of a job's hosts, forwarded as they come. Trouble with logs never fails a job."""
+
+    def __init__(self, sagemaker: Any, name: str) -> None:
+        endpoint = sagemaker.meta.endpoint_url
+        self._client = _client("logs", None if _is_aws(endpoint) else endpoint)
+        self._name = name
+        self._tokens: dict[str, str | None] = {}
+
+    def forward(self) -> None:
+        """All lines that appeared since the last call, up to LOG_EVENTS_A_CALL a host and call to the service."""
+        try:
+            request = {"logGroupName": LOG_GROUP, "logStreamNamePrefix": f"{self._name}/"}
+            for stream in self._client.describe_log_streams(**request)["logStreams"]:
+                self._forward_stream(stream["logStreamName"])
+        except (ClientError, BotoCoreError) as error:
+            LOG.debug("%s: no log lines: %s", self._name, error)
+
+    def _forward_stream(self, stream: str) -> None:
+        request: dict[str, Any] = {"logGroupName": LOG_GROUP, "logStreamName": stream, "startFromHead": True}
+        host = stream.rpartition("/")[2].rsplit("-", 1)[0]
+        while True:
+            token = self._tokens.get(stream)
+            reply = self._client.get_log_events(**request, limit=LOG_EVENTS_A_CALL, **({"nextToken": token} if token else {}))
+            for event in reply["events"]:
+                LOG.info("%s %s: %s", self._name, host, event["message"].rstrip())
+            self._tokens[stream] = reply["nextForwardToken"]
+            if reply["nextForwardToken"] == token or not reply["events"]:
+                return
+
+
+@contextmanager
+def _sigterm_as_exit() -> Iterator[None]:
+    """SIGTERM ends the block with SystemExit(143); repeated ones do not disturb the way out."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    asked = False
+
+    def leave(signum: int, frame: object) -> None:
+        nonlocal asked
+        if not asked:
+            asked = True
+            raise SystemExit(128 + signum)
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

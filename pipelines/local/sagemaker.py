@@ -1,0 +1,267 @@
+"""A SageMaker endpoint on this machine: the real API over HTTP, whose hosts are process groups.
+
+    with LocalSageMaker(Path("jobs")) as endpoint:
+        os.environ["AWS_ENDPOINT_URL_SAGEMAKER"] = endpoint.url
+
+Requests are checked against botocore's service model, and answered and refused in AWS's shapes, so that an operator that
+works here has not learned anything wrong. What the endpoint cannot do, such as Pipe mode or spot instances, it refuses.
+The image is not pulled: ContainerEntrypoint and ContainerArguments run in this environment. It holds one account and region,
+listens on loopback only, and everything it started ends with it, also when it is killed.
+"""
+
+import itertools
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from components.errors import InvalidConfig
+from components.request_checks import Service, check_request, service_model
+from pipelines.local.job_logs import LOG_GROUP, describe_log_streams, get_log_events
+from pipelines.local.jobs import Job
+
+LOG = logging.getLogger(__name__)
+
+ARN_PREFIX = "arn:aws:sagemaker:us-east-1:000000000000:training-job/"
+PREFIXES: dict[str, Service] = {"SageMaker": "sagemaker", "Logs_20140328": "logs"}
+# What CreateTrainingJob carries out here; any other member would be silently ignored, so it is refused.
+CARRIED_OUT = {
+    "TrainingJobName",
+    "HyperParameters",
+    "AlgorithmSpecification",
+    "RoleArn",
+    "InputDataConfig",
+    "OutputDataConfig",
+    "ResourceConfig",
+    "StoppingCondition",
+    "Tags",
+    "Environment",
+}
+LISTED_BY = {"NameContains", "StatusEquals", "MaxResults", "NextToken"}
+
+
+class ServiceError(Exception):
+    """An error of the API: its code and message go to the client with HTTP status 400."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code, self.message = code, message
+
+
+class LocalSageMaker:
+    """The endpoint while the with block lasts.
+
+    Args:
+        root: folder for the jobs; each makes <root>/<job>/algo-<n>/ (its /opt/ml) and <root>/<job>/algo-<n>.log.
+        stop_grace_s: seconds between SIGTERM and SIGKILL; 120 is SageMaker's own.
+    """
+
+    def __init__(self, root: Path, *, stop_grace_s: float = 120.0) -> None:
+        self._root, self._stop_grace_s = root.absolute(), stop_grace_s
+        self._jobs: dict[str, Job] = {}
+        self._tags: dict[str, dict[str, str]] = {}
+        self._lock, self._closed = threading.Lock(), False
+        self._server = _Server(("127.0.0.1", 0), _Handler)
+        self._server.answer = self.answer
+        self._operations: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+            "CreateTrainingJob": self._create,
+            "DescribeTrainingJob": lambda request: self._job(request).describe(),
+            "StopTrainingJob": self._stop,
+            "ListTrainingJobs": self._list,
+            "AddTags": self._add_tags,
+            "ListTags": self._list_tags,
+            "DescribeLogStreams": self._describe_log_streams,
+            "GetLogEvents": self._get_log_events,
+        }
+
+    @property
+    def url(self) -> str:
+        """What AWS_ENDPOINT_URL_SAGEMAKER should be."""
+        return f"http://127.0.0.1:{self._server.server_port}"
+
+    def __enter__(self) -> "LocalSageMaker":
+        self._root.mkdir(parents=True, exist_ok=True)
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        with self._lock:  # connections that are open still get answers, but no new job
+            self._closed = True
+            jobs = list(self._jobs.values())
+        for job in jobs:
+            job.close()
+
+    def answer(self, target: str, body: bytes) -> dict[str, Any]:
+        """Carry out one call.
+
+        Args:
+            target: the X-Amz-Target header.
+        Raises:
+            ServiceError: refused, as the API words it.
+        """
+        prefix, _, operation = target.partition(".")
+        if prefix not in PREFIXES or operation not in self._operations:
+            raise ServiceError("UnknownOperationException", f"the local endpoint has no {target}")
+        service = PREFIXES[prefix]
+        if operation not in service_model(service).operation_names:
+            raise ServiceError("UnknownOperationException", f"{prefix} has no {operation}")
+        try:
+            request = json.loads(body or b"{}")
+            if not isinstance(request, dict):
+                raise ValueError("not an object")
+        except ValueError as error:
+            raise ServiceError("SerializationException", f"the body is not a JSON object: {error}") from error
+        try:
+            check_request(operation, request, file_uris=True, service=service)
+        except InvalidConfig as error:
+            code = "ValidationException" if service == "sagemaker" else "InvalidParameterException"
+            raise ServiceError(code, str(error)) from error
+        return self._operations[operation](request)
+
+    def _create(self, request: dict[str, Any]) -> dict[str, Any]:
+        _refuse_what_is_not_carried_out(request)
+        name = request["TrainingJobName"]
+        with self._lock:
+            arn = ARN_PREFIX + name
+            if self._closed:
+                raise ServiceError("ServiceUnavailable", "the local endpoint is closing")
+            if name in self._jobs:
+                text = f"Training job names must be unique within an AWS account and region, and this one exists already ({arn})"
+                raise ServiceError("ResourceInUse", text)
+            job = Job(request, arn, self._folder(name), stop_grace_s=self._stop_grace_s)
+            self._jobs[name] = job
+            self._tags[arn] = {tag["Key"]: tag["Value"] for tag in request.get("Tags", [])}
+            job.start()
+        return {"TrainingJobArn": arn}
+
+    def _folder(self, name: str) -> Path:
+        """A folder for the job that no endpoint before this one has used."""
+        candidates = itertools.chain([self._root / name], (self._root / f"{name}.{again}" for again in itertools.count(2)))
+        return next(folder for folder in candidates if not folder.exists())
+
+    def _job(self, request: dict[str, Any]) -> Job:
+        with self._lock:
+            job = self._jobs.get(request["TrainingJobName"])
+        if job is None:
+            raise ServiceError("ResourceNotFound", f"Training job {request['TrainingJobName']} not found")
+        return job
+
+    def _stop(self, request: dict[str, Any]) -> dict[str, Any]:
+        job = self._job(request)
+        if not job.stop():
+            raise ServiceError("ValidationException", f"Training job {job.name} is in status {job.status} and cannot be stopped")
+        return {}
+
+    def _list(self, request: dict[str, Any]) -> dict[str, Any]:
+        if unknown := request.keys() - LISTED_BY:
+            raise ServiceError("ValidationException", f"the local endpoint does not list by {', '.join(sorted(unknown))}")
+        with self._lock:
+            jobs = sorted(self._jobs.values(), key=lambda job: job.created, reverse=True)
+        chosen = [
+            {
+                "TrainingJobName": job.name,
+                "TrainingJobArn": job.arn,
+                "CreationTime": job.created,
+                "LastModifiedTime": job.modified,
+                "TrainingJobStatus": job.status,
+            }
+            for job in jobs
+            if request.get("NameContains", "") in job.name and request.get("StatusEquals", job.status) == job.status
+        ]
+        first = int(request.get("NextToken", "0"))
+        last = first + request.get("MaxResults", 10)
+        return {"TrainingJobSummaries": chosen[first:last], **({"NextToken": str(last)} if last < len(chosen) else {})}
+
+    def _tags_of(self, request: dict[str, Any]) -> dict[str, str]:
+        tags = self._tags.get(request["ResourceArn"])
+        if tags is None:
+            raise ServiceError("ResourceNotFound", f"{request['ResourceArn']} not found")
+        return tags
+
+    def _add_tags(self, request: dict[str, Any]) -> dict[str, Any]:
+        with self._lock:
+            self._tags_of(request).update({tag["Key"]: tag["Value"] for tag in request["Tags"]})
+        return self._list_tags(request)
+
+    def _list_tags(self, request: dict[str, Any]) -> dict[str, Any]:
+        with self._lock:
+            return {"Tags": [{"Key": key, "Value": value} for key, value in self._tags_of(request).items()]}
+
+    def _logged_jobs(self, request: dict[str, Any]) -> list[Job]:
+        if request.get("logGroupName") != LOG_GROUP:
+            raise ServiceError("ResourceNotFoundException", "The specified log group does not exist.")
+        with self._lock:
+            return list(self._jobs.values())
+
+    def _describe_log_streams(self, request: dict[str, Any]) -> dict[str, Any]:
+        return describe_log_streams(self._logged_jobs(request), request)
+
+    def _get_log_events(self, request: dict[str, Any]) -> dict[str, Any]:
+        events = get_log_events(self._logged_jobs(request), request)
+        if events is None:
+            raise ServiceError("ResourceNotFoundException", "The specified log stream does not exist.")
+        return events
+
+
+def _refuse_what_is_not_carried_out(request: dict[str, Any]) -> None:
+    def refuse(what: str) -> None:
+        raise ServiceError("ValidationException", f"the local endpoint does not carry out {what}")
+
+    if unknown := request.keys() - CARRIED_OUT:
+        refuse(", ".join(sorted(unknown)))
+    algorithm = request["AlgorithmSpecification"]
+    if not algorithm.get("ContainerEntrypoint"):
+        refuse("an image's own entrypoint: set AlgorithmSpecification.ContainerEntrypoint")
+    if "InstanceType" not in request["ResourceConfig"] or request["ResourceConfig"].get("InstanceCount", 0) < 1:
+        refuse("a ResourceConfig without InstanceType and an InstanceCount of 1 or more")
+    if "MaxRuntimeInSeconds" not in request.get("StoppingCondition", {}):
+        request["StoppingCondition"] = {**request.get("StoppingCondition", {}), "MaxRuntimeInSeconds": 86_400}  # the default
+    for channel in request.get("InputDataConfig", []):
+        source = channel["DataSource"].get("S3DataSource")
+        if source is None or source["S3DataType"] != "S3Prefix":
+            refuse(f"channel {channel['ChannelName']}: only S3DataSource with S3DataType S3Prefix")
+        elif channel.get("InputMode", algorithm["TrainingInputMode"]) == "Pipe":
+            refuse(f"channel {channel['ChannelName']}: Pipe mode")
+        elif not source["S3Uri"].startswith(("s3://", "file:///")):
+            refuse(f"channel {channel['ChannelName']}: {source['S3Uri']}")
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    answer: Callable[[str, bytes], dict[str, Any]]
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """JSON 1.1 over HTTP."""
+
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # header and body are two writes; without this each answer takes 40 ms
+    server: _Server
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
+        started = time.monotonic()
+        try:
+            status, reply = 200, self.server.answer(self.headers.get("X-Amz-Target", ""), body)
+        except ServiceError as error:
+            status, reply = 400, {"__type": error.code, "message": error.message}
+        except Exception as error:
+            LOG.exception("the local endpoint itself failed")
+            status, reply = 500, {"__type": "InternalFailure", "message": f"{type(error).__name__}: {error}"}
+        content = json.dumps(reply).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/x-amz-json-1.1")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+        LOG.debug("%s: %d in %.1f ms", self.headers.get("X-Amz-Target"), status, 1000 * (time.monotonic() - started))
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Calls are logged above, in our own log."""
