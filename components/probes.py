@@ -1,0 +1,240 @@
+"""Probes: short real training jobs, and what they measured. One way to run a plan as a job serves probes, race and training.
+
+profile.json, written by profile_utilization and read by select_strategy, is the settings and a list of probes.
+"""
+
+import json
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from components.artifacts import fetch_artifact
+from components.errors import InvalidConfig, TrainingJobFailed
+from components.manifest import MANIFEST
+from components.plan import LOCAL, ModelSettings, Plan, ProbeKind, Threads, checked_arguments, hyperparameters
+from components.storage import write_json_atomic
+from components.training_jobs import Channel, FinishedJob, TrainingJob, run_training_job, sagemaker_client
+from components.training_results import TRAINING, TrainingResult, read_training_result
+
+logger = logging.getLogger(__name__)
+
+FORMAT_VERSION = 1
+ENTRYPOINT = ("python3", "-m", "components.train.program.launch")
+# A probe that hangs must not be paid for until the limit of real training.
+PROBE_MAX_RUNTIME_S = 600
+# A small dataset is read again and again until a probe's time is over; so many steps are never reached.
+PROBE_STEPS = 20_000
+
+# Two short measurements closer than this are the same measurement.
+NOISE = 0.05
+# A machine is full at about this share of its CPUs (article, item 14).
+FULL = 0.9
+# Input must outrun compute by this much, else its ordinary variation already stalls steps.
+INPUT_HEADROOM = 1.2
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobSettings:
+    """Where and as whom jobs run; the same for probes and for training."""
+
+    image: str
+    role_arn: str
+    instance_type: str
+    run_id: str
+    output_uri: str
+    poll_s: float = 15.0
+    max_runtime_s: int = 24 * 3600
+
+
+@dataclass(frozen=True, kw_only=True)
+class Probe:
+    """What one short job measured. `kind` says which part of a step ran; job_s is the whole job, start-up included."""
+
+    kind: ProbeKind
+    strategy: str
+    hosts: int
+    workers_per_host: int
+    batch_size: int
+    threads: Threads
+    examples_per_s: float
+    step_p50_s: float
+    step_p90_s: float
+    step_p99_s: float
+    input_wait_share: float | None
+    compute_share: float | None
+    communication_share: float | None
+    cpu_percent_per_core: tuple[float, ...]
+    rss_bytes: int
+    usable_cpus: float
+    usable_cpus_source: str
+    job_name: str
+    job_s: float
+
+    @property
+    def busy_cores(self) -> float:
+        """Cores' worth of CPU time in use, at most the usable ones; 0 when the probe was too short to sample."""
+        return min(sum(self.cpu_percent_per_core) / 100, self.usable_cpus)
+
+    @property
+    def utilization(self) -> float:
+        """Share of the usable cores that was busy, 0..1."""
+        return self.busy_cores / self.usable_cpus
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profile:
+    """The document profile.json. data_digest is the dataset's identity, probe_s the seconds each probe measured."""
+
+    data_digest: str
+    train_examples: int
+    settings: ModelSettings
+    probe_s: float
+    probes: tuple[Probe, ...]
+
+    def of_kind(self, kind: ProbeKind) -> tuple[Probe, ...]:
+        return tuple(probe for probe in self.probes if probe.kind == kind)
+
+
+def fastest(probes: Sequence[Probe]) -> Probe:
+    """The probe with the most examples a second; of equals the first.
+
+    Raises:
+        InvalidConfig: there is none.
+    """
+    if not probes:
+        raise InvalidConfig("no probe of that kind in the profile; run ctrflow profile again")
+    return max(probes, key=lambda probe: probe.examples_per_s)
+
+
+def _channels(dataset: Path, plan: Plan, *, validation: bool) -> tuple[Channel, ...]:
+    """The job's inputs. A channel is every object under its URI, so the manifest's is the one file."""
+    train = Channel(name="train", uri=_uri(dataset / "train"), input_mode=plan.input_mode, distribution=plan.s3_distribution)
+    manifest = Channel(name="manifest", uri=_uri(dataset / MANIFEST), input_mode="File")
+    if not validation:
+        return train, manifest
+    return train, Channel(name="validation", uri=_uri(dataset / "validation"), input_mode=plan.input_mode), manifest
+
+
+def _uri(path: Path) -> str:
+    return path.resolve().as_uri()
+
+
+def run_plan(
+    plan: Plan,
+    dataset: Path,
+    jobs: JobSettings,
+    *,
+    task: str,
+    folder: Path,
+    probe: ProbeKind = "none",
+    max_seconds: float = 0.0,
+) -> tuple[FinishedJob, TrainingResult]:
+    """Run a plan as one training job, to its end.
+
+    Args:
+        task: names the job within the run; two jobs of one run need different ones.
+        folder: gets the job's output files, training.json among them.
+        probe, max_seconds: see `components.plan.hyperparameters`.
+    Raises:
+        TrainingJobFailed: the job did not complete, or completed without its figures.
+    """
+    job = TrainingJob(
+        base_name=f"ctrflow-{task}",
+        run_id=jobs.run_id,
+        task=task,
+        image=jobs.image,
+        entrypoint=ENTRYPOINT,
+        role_arn=jobs.role_arn,
+        instance_type=jobs.instance_type if plan.instance_type == LOCAL else plan.instance_type,
+        instance_count=plan.instance_count,
+        max_runtime_s=jobs.max_runtime_s if probe == "none" else min(jobs.max_runtime_s, PROBE_MAX_RUNTIME_S),
+        output_uri=jobs.output_uri,
+        channels=_channels(dataset, plan, validation=probe == "none"),
+        hyperparameters=hyperparameters(plan, probe=probe, max_seconds=max_seconds),
+    )
+    finished = run_training_job(job, sagemaker_client(), poll_s=jobs.poll_s)
+    fetch_artifact(finished.output_uri, folder)
+    return finished, read_training_result(folder / TRAINING, job=finished.name)
+
+
+def run_probe(plan: Plan, dataset: Path, jobs: JobSettings, *, task: str, kind: ProbeKind, seconds: float) -> Probe:
+    """Run a plan for `seconds` of measured steps and keep the figures, not the model.
+
+    Raises:
+        TrainingJobFailed: as `run_plan`, or the time was too short to measure a rate.
+    """
+    start = time.monotonic()
+    with TemporaryDirectory(prefix="ctrflow-probe-") as folder:
+        repeated = replace(plan, steps=PROBE_STEPS)
+        job, result = run_plan(repeated, dataset, jobs, task=task, folder=Path(folder), probe=kind, max_seconds=seconds)
+    if not result.examples_per_s > 0:
+        raise TrainingJobFailed(
+            f"{job.name}: only {result.steps} steps ended within {seconds:g} s, too few for a rate; probe longer"
+        )
+    probe = Probe(
+        kind=kind,
+        strategy=plan.strategy,
+        hosts=plan.instance_count,
+        workers_per_host=plan.workers_per_host,
+        batch_size=plan.batch_size,
+        threads=plan.threads,
+        examples_per_s=result.examples_per_s,
+        step_p50_s=result.step_p50_s,
+        step_p90_s=result.step_p90_s,
+        step_p99_s=result.step_p99_s,
+        input_wait_share=result.input_wait_share,
+        compute_share=result.compute_share,
+        communication_share=result.communication_share,
+        cpu_percent_per_core=result.cpu_percent_per_core,
+        rss_bytes=result.rss_bytes,
+        usable_cpus=result.usable_cpus,
+        usable_cpus_source=result.usable_cpus_source,
+        job_name=job.name,
+        job_s=time.monotonic() - start,
+    )
+    logger.info("probe %s of %s: %.0f examples/s in %.1f s", kind, plan.summary(), probe.examples_per_s, probe.job_s)
+    return probe
+
+
+def write_profile(path: Path, profile: Profile) -> None:
+    write_json_atomic(path, {"format_version": FORMAT_VERSION, **asdict(profile)})
+
+
+def _probe(document: Mapping[str, Any], place: str) -> Probe:
+    arguments = checked_arguments(Probe, document, place)
+    threads = Threads(**checked_arguments(Threads, arguments["threads"], f"{place}.threads"))
+    probe = Probe(**{**arguments, "threads": threads, "cpu_percent_per_core": tuple(arguments["cpu_percent_per_core"])})
+    if not (probe.examples_per_s > 0 and probe.usable_cpus > 0):
+        raise InvalidConfig(f"{place}: {probe.examples_per_s} examples/s on {probe.usable_cpus} CPUs cannot have been measured")
+    return probe
+
+
+def read_profile(path: Path) -> Profile:
+    """The profile of a file.
+
+    Raises:
+        InvalidConfig: missing, damaged, or of another version.
+    """
+    if not path.is_file():
+        raise InvalidConfig(f"{path}: no such profile; make one with ctrflow profile")
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InvalidConfig(f"{path}: not valid JSON ({error}); run ctrflow profile again") from error
+    if not isinstance(document, dict) or document.pop("format_version", None) != FORMAT_VERSION:
+        raise InvalidConfig(f"{path}: format_version {FORMAT_VERSION} is expected; run ctrflow profile again")
+    arguments = checked_arguments(Profile, document, str(path))
+    if not isinstance(arguments["probes"], list):
+        raise InvalidConfig(f"{path}: probes must be a list; run ctrflow profile again")
+    settings = checked_arguments(ModelSettings, arguments["settings"], f"{path}: settings")
+    return Profile(
+        data_digest=arguments["data_digest"],
+        train_examples=arguments["train_examples"],
+        settings=ModelSettings(**{**settings, "deep_layers": tuple(settings["deep_layers"])}),
+        probe_s=arguments["probe_s"],
+        probes=tuple(_probe(probe, f"{path}: probes[{index}]") for index, probe in enumerate(arguments["probes"])),
+    )

@@ -1,0 +1,119 @@
+"""The profile's file, and what is refused instead of being read as a measurement."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.errors import InvalidConfig, TrainingJobFailed
+from components.plan import ModelSettings, Threads
+from components.probes import Probe, Profile, read_profile, write_profile
+from components.training_results import read_training_result
+
+PROBE = Probe(
+    kind="both",
+    strategy="single",
+    hosts=1,
+    workers_per_host=1,
+    batch_size=1024,
+    threads=Threads(intra_op=2),
+    examples_per_s=50_000.5,
+    step_p50_s=0.02,
+    step_p90_s=0.03,
+    step_p99_s=0.04,
+    input_wait_share=0.1,
+    compute_share=0.9,
+    communication_share=0.0,
+    cpu_percent_per_core=(99.0, 81.5),
+    rss_bytes=2**30,
+    usable_cpus=2,
+    usable_cpus_source="host",
+    job_name="job",
+    job_s=8.25,
+)
+PROFILE = Profile(data_digest="d", train_examples=1000, settings=ModelSettings(deep_layers=(8,)), probe_s=2.0, probes=(PROBE,))
+
+# The fields of training.json as the training program writes them, with figures made up here.
+TRAINING = {
+    "strategy": "horovod",
+    "world_size": 2,
+    "workers_per_host": 2,
+    "hosts": 1,
+    "batch_size": 512,
+    "steps": 50,
+    "examples": 51200,
+    "startup_s": 6.5,
+    "train_s": 2.0,
+    "examples_per_s": 25600.0,
+    "step_time_s": {"p50": 0.04, "p90": 0.05, "p99": 0.06},
+    "input_wait_share": 0.1,
+    "compute_share": 0.7,
+    "communication_share": 0.2,
+    "final_loss": 0.5,
+    "losses": [[1, 0.7], [50, 0.5]],
+    "cpu_percent_per_core": [90.0, 95.0],
+    "rss_bytes": 1000,
+    "usable_cpus": 2,
+    "usable_cpus_source": "host",
+    "probe": "none",
+    "ranks": [],
+    "stopped_early": False,
+}
+
+
+def test_a_profile_is_the_same_after_its_file(tmp_path: Path) -> None:
+    write_profile(tmp_path / "profile.json", PROFILE)
+    assert read_profile(tmp_path / "profile.json") == PROFILE
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "named"),
+    [
+        ("format_version", 0, "format_version"),
+        ("probe_s", "2", "probe_s"),
+        ("settings", {}, "settings"),
+        ("probes", [{}], "probes"),
+        ("probes", 3, "probes"),
+        ("extra", 1, "extra"),
+    ],
+)
+def test_a_damaged_profile_is_refused_with_file_and_name(tmp_path: Path, key: str, value: Any, named: str) -> None:
+    path = tmp_path / "profile.json"
+    write_profile(path, PROFILE)
+    path.write_text(json.dumps({**json.loads(path.read_text()), key: value}))
+    with pytest.raises(InvalidConfig) as error:
+        read_profile(path)
+    assert str(path) in str(error.value)
+    assert named in str(error.value)
+
+
+def test_a_rate_that_cannot_be_measured_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "profile.json"
+    write_profile(path, PROFILE)
+    path.write_text(path.read_text().replace("50000.5", "0"))
+    with pytest.raises(InvalidConfig, match="cannot have been measured"):
+        read_profile(path)
+
+
+def test_a_missing_profile_says_how_to_make_one(tmp_path: Path) -> None:
+    with pytest.raises(InvalidConfig, match="ctrflow profile"):
+        read_profile(tmp_path / "profile.json")
+
+
+def test_training_figures_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "training.json"
+    path.write_text(json.dumps(TRAINING))
+    result = read_training_result(path, job="job-1")
+    assert (result.steps, result.examples_per_s, result.step_p90_s, result.losses[-1]) == (50, 25600.0, 0.05, (50, 0.5))
+
+
+@pytest.mark.parametrize(
+    "text", [None, "", "[]", "{}", json.dumps({**TRAINING, "steps": None}), json.dumps({**TRAINING, "step_time_s": 1})]
+)
+def test_a_job_without_its_figures_has_failed(tmp_path: Path, text: str | None) -> None:
+    path = tmp_path / "training.json"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(TrainingJobFailed, match="job-1"):
+        read_training_result(path, job="job-1")

@@ -1,0 +1,84 @@
+"""A completed job is not believed until its model is whole, from rank 0, agreed on by all ranks, and of this dataset."""
+
+import hashlib
+import json
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.errors import InvalidConfig, TrainingJobFailed
+from components.train.step import TrainStepConfig, _fetch_model
+from components.training_jobs import FinishedJob
+
+GRAPH = b"not a real graph, only bytes with a digest"
+
+
+def job_with(folder: Path, *, without: str = "", graph: bytes = GRAPH, **changes: Any) -> FinishedJob:
+    """A finished job whose model.tar.gz holds a model with these changes to model.json."""
+    model = folder / "made"
+    (model / "saved_model").mkdir(parents=True)
+    (model / "saved_model" / "saved_model.pb").write_bytes(graph)
+    card = {
+        "format_version": 1,
+        "strategy": "horovod",
+        "rank": 0,
+        "world_size": 2,
+        "step": 50,
+        "examples": 51200,
+        "field_size": 39,
+        "feature_size": 100,
+        "id_base": 0,
+        "data_digest": "the dataset",
+        "config": {},
+        "parameter_checksum": "c0ffee",
+        "ranks_agreed": True,
+        "metrics": {"final_loss": 0.5},
+        "files": {"saved_model/saved_model.pb": {"bytes": len(GRAPH), "sha256": hashlib.sha256(GRAPH).hexdigest()}},
+    }
+    (model / "model.json").write_text(json.dumps({**card, **changes}))
+    archive = folder / "model.tar.gz"
+    with tarfile.open(archive, "w:gz") as tar:
+        for path in sorted(path for path in model.rglob("*") if path.is_file() and path.name != without):
+            tar.add(path, arcname=str(path.relative_to(model)))
+    uri = archive.as_uri()
+    return FinishedJob(name="job-1", arn="arn", status="Completed", model_uri=uri, output_uri=uri, training_s=1.0, billable_s=1.0)
+
+
+def test_a_sound_model_comes_home(tmp_path: Path) -> None:
+    card = _fetch_model(job_with(tmp_path), tmp_path / "model", "the dataset")
+    assert (card.rank, card.world_size, card.step) == (0, 2, 50)
+    assert (tmp_path / "model" / "saved_model" / "saved_model.pb").read_bytes() == GRAPH
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"without": "model.json"}, "model.json"),
+        ({"without": "saved_model.pb"}, "saved_model.pb"),
+        ({"graph": GRAPH[::-1]}, "saved_model.pb"),
+        ({"rank": 1}, "rank 1"),
+        ({"ranks_agreed": False}, "2 ranks ended with different parameters"),
+        ({"ranks_agreed": "false"}, "different parameters"),
+        ({"data_digest": "another day"}, "another day"),
+    ],
+)
+def test_an_unsound_model_fails_the_job_by_name(tmp_path: Path, changes: dict[str, Any], named: str) -> None:
+    with pytest.raises(TrainingJobFailed) as error:
+        _fetch_model(job_with(tmp_path, **changes), tmp_path / "model", "the dataset")
+    assert "job-1" in str(error.value)
+    assert named in str(error.value)
+
+
+def test_a_job_without_a_model_has_failed(tmp_path: Path) -> None:
+    job = job_with(tmp_path)
+    (tmp_path / "model.tar.gz").unlink()
+    with pytest.raises(TrainingJobFailed, match="job-1"):
+        _fetch_model(job, tmp_path / "model", "the dataset")
+
+
+@pytest.mark.parametrize("wrong", [{"steps": -1}, {"epochs": 0}])
+def test_impossible_lengths_are_refused(wrong: dict[str, int]) -> None:
+    with pytest.raises(InvalidConfig, match=next(iter(wrong))):
+        TrainStepConfig(**wrong)
