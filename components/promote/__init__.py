@@ -1,0 +1,1 @@
+"""The promote step: the gate, and the model store behind it."""

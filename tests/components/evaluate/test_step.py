@@ -1,0 +1,287 @@
+"""The evaluate step on real datasets and real SavedModels whose probabilities are known beforehand."""
+
+import hashlib
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.metrics import log_loss, roc_auc_score
+
+from components.champion import Champion, champion_model, write_champion
+from components.errors import InvalidConfig, InvalidRecords, NotPromotable
+from components.evaluate.step import EvaluateConfig, evaluate
+from components.evaluation import read_evaluation
+from components.manifest import Manifest, Split, Statistics, manifest_digest, write_manifest
+from components.model_files import model_digest
+from components.records import Batch, Schema, write_shard
+
+FIELDS, FEATURES, ROWS = 3, 50, 10_000
+TRUE_WEIGHTS = np.random.default_rng(7).normal(size=FEATURES).astype(np.float32)
+WEAK_WEIGHTS = (TRUE_WEIGHTS + np.random.default_rng(8).normal(scale=2.0, size=FEATURES)).astype(np.float32)
+
+
+def probabilities(weights: Any, batch: Batch) -> Any:
+    """What the saved model computes, in numpy."""
+    return 1.0 / (1.0 + np.exp(-(weights[batch.ids] * batch.values).sum(axis=1).astype(np.float64)))
+
+
+def validation_rows(rows: int, one_class: bool = False) -> Batch:
+    random = np.random.default_rng(11)
+    batch = Batch(
+        labels=np.zeros(rows, np.float32),
+        ids=random.integers(0, FEATURES, (rows, FIELDS)),
+        values=random.uniform(0.5, 1.5, (rows, FIELDS)).astype(np.float32),
+    )
+    if one_class:
+        return batch
+    return replace(batch, labels=(random.random(rows) < probabilities(TRUE_WEIGHTS, batch)).astype(np.float32))
+
+
+def write_dataset(dataset: Path, validation: Batch, warnings: tuple[str, ...] = ()) -> Manifest:
+    """Two validation shards; the training split is never read here and stays empty."""
+    (dataset / "validation").mkdir(parents=True)
+    half = len(validation) // 3
+    shards = tuple(
+        write_shard(dataset / "validation" / f"part-0000{number}.tfrecord", validation.rows(chosen), "blocks")
+        for number, chosen in enumerate((slice(0, half), slice(half, None)))
+    )
+    manifest = Manifest(
+        encoding="blocks",
+        schema=Schema(field_size=FIELDS, feature_size=FEATURES),
+        train=Split(examples=0, positives=0, shards=()),
+        validation=Split(examples=len(validation), positives=int(validation.labels.sum()), shards=shards),
+        statistics=Statistics(
+            smallest_id=0,
+            largest_id=FEATURES - 1,
+            smallest_value=0.5,
+            largest_value=1.5,
+            missing=0,
+            click_rate=0.5,
+            distinct_ids_by_field=(FEATURES,) * FIELDS,
+            validation_rows_in_train=0,
+        ),
+        sources=(),
+        warnings=warnings,
+        versions={},
+    )
+    write_manifest(dataset, manifest)
+    return manifest
+
+
+def write_model(model: Path, weights: Any, manifest: Manifest, **changes: Any) -> Path:
+    """A SavedModel of sigmoid(sum of weight x value) with its model.json."""
+    import tensorflow as tf
+
+    class Linear(tf.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.weights = tf.Variable(weights)
+
+        @tf.function(
+            input_signature=[tf.TensorSpec([None, None], tf.int64, "ids"), tf.TensorSpec([None, None], tf.float32, "values")]
+        )
+        def serve(self, ids: Any, values: Any) -> Any:
+            return {"probability": tf.sigmoid(tf.reduce_sum(tf.gather(self.weights, ids) * values, axis=1))}
+
+    module = Linear()
+    tf.saved_model.save(module, str(model / "saved_model"), signatures={"serving_default": module.serve})
+    np.savez(model / "weights.npz", weights=weights)
+    files = {
+        path.relative_to(model).as_posix(): {
+            "bytes": path.stat().st_size,
+            "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+        }
+        for path in sorted(model.rglob("*"))
+        if path.is_file()
+    }
+    card = {
+        "format_version": 1,
+        "strategy": "single",
+        "rank": 0,
+        "world_size": 1,
+        "step": 10,
+        "examples": 1000,
+        "field_size": FIELDS,
+        "feature_size": FEATURES,
+        "id_base": 0,
+        "data_digest": manifest_digest(manifest),
+        "config": {},
+        "parameter_checksum": "00",
+        "ranks_agreed": True,
+        "metrics": {"final_loss": 0.5},
+        "files": files,
+    }
+    (model / "model.json").write_text(json.dumps({**card, **changes}))
+    return model
+
+
+def put_in_store(store: Path, version: int, weights: Any, manifest: Manifest, **changes: Any) -> None:
+    champion = Champion(
+        name="deepfm",
+        version=version,
+        model_digest="",
+        data_digest="of another day",
+        auc=0.9,
+        log_loss=0.1,
+        promoted_at="2026-01-01T00:00:00+00:00",
+        run_id="",
+    )
+    write_model(champion_model(store, champion), weights, manifest, **changes)
+    write_champion(store, champion)
+
+
+class Folder:
+    """A dataset, a good model trained on it, and the places of the outputs."""
+
+    def __init__(self, root: Path, validation: Batch, **extra: Any) -> None:
+        self.validation = validation
+        self.dataset, self.out, self.report = root / "dataset", root / "out" / "evaluation.json", root / "out" / "report.html"
+        self.store = root / "models"
+        self.manifest = write_dataset(self.dataset, validation, **extra)
+        self.model = write_model(root / "model", TRUE_WEIGHTS, self.manifest)
+
+    def evaluate(self, store: Path | None = None, batch_size: int = 8192) -> Any:
+        return evaluate(EvaluateConfig(batch_size=batch_size), self.model, self.dataset, self.out, self.report, store)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    return Folder(tmp_path, validation_rows(ROWS), warnings=("3 rows rejected",))
+
+
+def test_metrics_are_those_of_scikit_learn_on_every_row_and_are_written(folder: Folder) -> None:
+    found = folder.evaluate()
+    labels, scores = folder.validation.labels, probabilities(TRUE_WEIGHTS, folder.validation)
+    assert found.rows == ROWS
+    assert found.positives == labels.sum()
+    assert found.auc == pytest.approx(roc_auc_score(labels, scores), abs=1e-6)
+    assert found.log_loss == pytest.approx(log_loss(labels, scores), abs=1e-6)
+    assert found.model_digest == model_digest(folder.model)
+    assert found.data_digest == manifest_digest(folder.manifest)
+    assert found.champion is None
+    assert found.warnings == ("3 rows rejected",)
+    assert read_evaluation(folder.out) == found
+    page = folder.report.read_text()
+    assert f"{found.auc:.4f}" in page
+    assert "3 rows rejected" in page
+    assert page.count("<svg") == 2
+
+
+@pytest.mark.parametrize("batch_size", [1_000, 4_096, 100_000])
+def test_the_batch_size_changes_nothing(folder: Folder, batch_size: int) -> None:
+    assert folder.evaluate(batch_size=batch_size).auc == pytest.approx(folder.evaluate().auc, abs=1e-9)
+
+
+def test_an_empty_store_has_no_champion(folder: Folder) -> None:
+    assert folder.evaluate(folder.store).champion is None
+    assert not folder.store.exists()
+
+
+def test_the_champion_is_scored_on_the_same_rows(folder: Folder) -> None:
+    put_in_store(folder.store, 4, WEAK_WEIGHTS, folder.manifest, data_digest="of another day")
+    found = folder.evaluate(folder.store)
+    labels, weak = folder.validation.labels, probabilities(WEAK_WEIGHTS, folder.validation)
+    assert found.champion.version == 4
+    assert found.champion.auc == pytest.approx(roc_auc_score(labels, weak), abs=1e-6)
+    assert found.champion.log_loss == pytest.approx(log_loss(labels, weak), abs=1e-6)
+    assert found.champion.auc_difference == pytest.approx(found.auc - found.champion.auc)
+    assert found.champion.auc_difference > 0
+
+
+@pytest.mark.parametrize(("shape", "words"), [({"feature_size": 60}, "60 features"), ({"field_size": 4}, "4 fields")])
+def test_a_champion_of_another_shape_is_listed_with_the_reason(folder: Folder, shape: dict[str, int], words: str) -> None:
+    put_in_store(folder.store, 1, WEAK_WEIGHTS, folder.manifest, **shape)
+    found = folder.evaluate(folder.store)
+    assert found.auc is not None
+    assert found.champion.auc is found.champion.log_loss is found.champion.auc_difference is None
+    assert words in found.champion.auc_reason
+
+
+def test_a_champion_that_gives_nan_is_listed_with_the_reason(folder: Folder) -> None:
+    put_in_store(folder.store, 1, np.full(FEATURES, np.nan, np.float32), folder.manifest)
+    found = folder.evaluate(folder.store)
+    assert found.champion.auc is None
+    assert "score is NaN" in found.champion.auc_reason
+
+
+def test_one_class_gives_null_with_the_reason_in_valid_json(tmp_path: Path) -> None:
+    folder = Folder(tmp_path, validation_rows(50, one_class=True))
+    folder.evaluate()
+    document = json.loads(folder.out.read_text(), parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+    assert document["auc"] is None
+    assert document["auc_reason"] == "no positive rows (0 of 50)"
+    assert document["normalized_entropy"] is None
+    assert document["log_loss"] > 0
+    assert "undefined (no positive rows (0 of 50))" in folder.report.read_text()
+
+
+def test_no_validation_rows_is_an_error(tmp_path: Path) -> None:
+    folder = Folder(tmp_path, validation_rows(0))
+    with pytest.raises(InvalidRecords, match="0 rows"):
+        folder.evaluate()
+    assert not folder.out.exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"field_size": 4}, "field_size 4, .* has 3"),
+        ({"feature_size": 60}, "feature_size 60, .* has 50"),
+        ({"data_digest": "f" * 64}, "trained on dataset ffffffffffff"),
+    ],
+)
+def test_a_model_of_other_data_is_refused(folder: Folder, changes: dict[str, Any], message: str) -> None:
+    card = json.loads((folder.model / "model.json").read_text())
+    (folder.model / "model.json").write_text(json.dumps({**card, **changes}))
+    with pytest.raises(InvalidConfig, match=message):
+        folder.evaluate()
+    assert not folder.out.exists()
+
+
+def test_a_model_that_gives_nan_is_refused(tmp_path: Path) -> None:
+    folder = Folder(tmp_path, validation_rows(100))
+    folder.model = write_model(tmp_path / "nan", np.full(FEATURES, np.nan, np.float32), folder.manifest)
+    with pytest.raises(InvalidRecords, match=r"nan on the validation split .*, row 1: score is NaN"):
+        folder.evaluate()
+
+
+def damage(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda model: damage(model / "saved_model" / "saved_model.pb"), "saved_model.pb: damaged"),
+        (lambda model: (model / "weights.npz").unlink(), "weights.npz: missing"),
+        (lambda model: (model / "weights.npz").write_bytes(b""), "weights.npz: 0 bytes"),
+        (lambda model: (model / "stranger").touch(), "stranger: not listed"),
+        (lambda model: (model / "model.json").unlink(), "no model.json"),
+        (lambda model: (model / "model.json").write_text("{"), "not valid JSON"),
+        (lambda model: (model / "model.json").write_text('{"format_version": 9}'), "format_version 1 is expected"),
+        (lambda model: (model / "model.json").write_text('{"format_version": 1}'), "no strategy, rank"),
+    ],
+)
+def test_a_damaged_model_is_refused_by_file(folder: Folder, change: Any, message: str) -> None:
+    change(folder.model)
+    with pytest.raises(NotPromotable, match=message):
+        folder.evaluate()
+
+
+def test_files_outside_the_model_folder_are_refused(folder: Folder) -> None:
+    card = json.loads((folder.model / "model.json").read_text())
+    card["files"]["../dataset/manifest.json"] = {"bytes": 1, "sha256": "0"}
+    (folder.model / "model.json").write_text(json.dumps(card))
+    with pytest.raises(NotPromotable, match="outside the model folder"):
+        folder.evaluate()
+
+
+@pytest.mark.parametrize("settings", [{"name": "../x"}, {"name": ""}, {"batch_size": 0}])
+def test_settings_are_checked(settings: dict[str, Any]) -> None:
+    with pytest.raises(InvalidConfig):
+        EvaluateConfig(**settings)
