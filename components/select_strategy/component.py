@@ -1,0 +1,33 @@
+"""KFP interface of the select_strategy step."""
+
+from kfp import dsl
+
+from components.images import STEPS
+
+
+@dsl.component(base_image=STEPS, install_kfp_package=False)
+def select_strategy(
+    profile: dsl.Input[dsl.Artifact],
+    dataset: dsl.Input[dsl.Dataset],
+    force: str,
+    jobs: str,
+    run_id: str,
+    plan: dsl.Output[dsl.Artifact],
+    report: dsl.Output[dsl.HTML],
+) -> None:
+    """The ladder, and a race of the best candidates.
+
+    Args:
+        force: a strategy, or empty to let the ladder choose.
+        jobs: JSON of the fields of JobSettings, without run_id.
+    """
+    import json
+    from pathlib import Path
+    from typing import Any, cast
+
+    from components.probes import JobSettings
+    from components.select_strategy import step
+
+    where = JobSettings(**json.loads(jobs), run_id=run_id)
+    config = step.SelectConfig(force=cast(Any, force or None))
+    step.select_strategy(config, Path(profile.path), Path(dataset.path), Path(plan.path), Path(report.path), where)

@@ -1,0 +1,38 @@
+"""KFP interface of the train step."""
+
+from kfp import dsl
+
+from components.images import STEPS
+
+
+@dsl.component(base_image=STEPS, install_kfp_package=False)
+def train(
+    dataset: dsl.Input[dsl.Dataset],
+    plan: dsl.Input[dsl.Artifact],
+    jobs: str,
+    run_id: str,
+    model: dsl.Output[dsl.Model],
+    training: dsl.Output[dsl.Artifact],
+    report: dsl.Output[dsl.HTML],
+) -> None:
+    """One training job by the plan.
+
+    Args:
+        jobs: JSON of the fields of JobSettings, without run_id.
+    """
+    import json
+    from pathlib import Path
+
+    from components.probes import JobSettings
+    from components.train import step
+
+    where = JobSettings(**json.loads(jobs), run_id=run_id)
+    step.train(
+        step.TrainStepConfig(),
+        Path(dataset.path),
+        Path(plan.path),
+        Path(model.path),
+        Path(training.path),
+        Path(report.path),
+        where,
+    )

@@ -1,0 +1,313 @@
+"""The command line: every verb a thin layer over a function.
+
+A WorkflowError is printed as one line and the exit code is 1; anything else is a bug and keeps its traceback.
+"""
+
+import json
+import logging
+import sys
+import time
+from collections.abc import Callable
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from components.errors import InvalidConfig, WorkflowError
+from components.plan import OPTIMIZERS, STRATEGIES
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+FOLDER = click.Path(file_okay=False, path_type=Path)
+FILE = click.Path(dir_okay=False, path_type=Path)
+PATH = click.Path(path_type=Path)
+
+
+class Commands(click.Group):
+    """Prints WorkflowErrors as one line."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except WorkflowError as error:
+            click.echo(f"ctrflow: {error}", err=True)
+            ctx.exit(1)
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
+@click.version_option(package_name="ctrflow")
+def main() -> None:
+    """Retrain click-through-rate models, as fast as the machines allow."""
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+
+
+def format_options(command: Command) -> Command:
+    """What a source is."""
+    for option in (
+        click.option("--id-base", type=int, default=0, help="the smallest id of libsvm and tfrecord input, 0 or 1"),
+        click.option("--feature-size", type=int, default=0, help="rows of the id table; 0 = from the data (criteo: 200,000)"),
+        click.option("--field-size", type=int, default=0, help="fields of a row; 0 = from the first row (criteo: 39)"),
+        click.option("--format", "source_format", type=click.Choice(["criteo", "libsvm", "tfrecord"]), default="criteo"),
+        click.option("--validation-fraction", type=float, default=0.1, help="share of the rows that is held out"),
+    ):
+        command = option(command)
+    return command
+
+
+def model_options(command: Command) -> Command:
+    """What is to be learned."""
+    for option in (
+        click.option("--epochs", type=int, default=1),
+        click.option("--batch-size", type=int, default=1024, help="examples in one update, over all workers"),
+        click.option("--warmup-steps", type=int, default=0, help="steps over which the learning rate rises to its value"),
+        click.option("--learning-rate", type=float, default=5e-4),
+        click.option("--optimizer", type=click.Choice(OPTIMIZERS), default="adam"),
+        click.option("--deep-layers", default="128,64,32", help="widths of the deep part, separated by commas"),
+        click.option("--embedding-size", type=int, default=32),
+    ):
+        command = option(command)
+    return command
+
+
+def name_option(command: Command) -> Command:
+    return click.option("--name", default="deepfm", help="the model's name in the store")(command)
+
+
+def widths(deep_layers: str) -> tuple[int, ...]:
+    """128,64,32 as numbers."""
+    try:
+        return tuple(int(width) for width in deep_layers.split(",") if width.strip())
+    except ValueError:
+        raise InvalidConfig(
+            f"--deep-layers {deep_layers!r}: whole numbers separated by commas are expected, like 128,64,32"
+        ) from None
+
+
+@contextmanager
+def local_jobs() -> Any:
+    """JobSettings of training jobs at an endpoint of this command's own, in a folder that vanishes with it.
+
+    SIGTERM and SIGINT end the jobs first.
+    """
+    import os
+    import tempfile
+
+    from components.images import TRAINING
+    from components.probes import JobSettings
+    from pipelines.local.run import STOP_GRACE_S, job_settings, raising_signals
+    from pipelines.local.sagemaker import LocalSageMaker
+    from pipelines.runs import new_run_id
+
+    if os.environ.get("AWS_ENDPOINT_URL_SAGEMAKER"):
+        raise InvalidConfig("AWS_ENDPOINT_URL_SAGEMAKER is set; unset it, this command starts an endpoint of its own")
+    with tempfile.TemporaryDirectory(prefix="ctrflow-jobs-") as folder:
+        with raising_signals(), LocalSageMaker(Path(folder), stop_grace_s=STOP_GRACE_S) as endpoint:
+            os.environ["AWS_ENDPOINT_URL_SAGEMAKER"] = endpoint.url
+            yield JobSettings(**json.loads(job_settings(Path(folder), TRAINING)), run_id=new_run_id())
+
+
+def report_beside(out: Path) -> Path:
+    return out.with_suffix(".html") if out.suffix == ".json" else out / "report.html"
+
+
+@main.command()
+@click.argument("out", type=FILE)
+@click.option("--rows", type=int, default=200_000)
+@click.option("--seed", type=int, default=1)
+def sample(out: Path, rows: int, seed: int) -> None:
+    """Write Criteo-shaped raw TSV of a planted model to OUT, and print the best AUC that any model can reach on it."""
+    from pipelines.sample import write_sample
+
+    made = write_sample(out, rows, seed)
+    click.echo(f"{out}: {made.rows:,} rows, {made.clicks / made.rows:.1%} clicks; no model can beat AUC {made.best_auc:.4f} on it")
+
+
+@main.command()
+@click.argument("inputs", nargs=-1, required=True)
+@click.argument("out", type=FOLDER)
+@format_options
+@click.option("--seed", type=int, default=0, help="of the shuffle and the split")
+@click.option("--encoding", type=click.Choice(["blocks", "examples"]), default="blocks")
+@click.option("--shards", type=int, default=4, help="files of the train split")
+def preprocess(
+    inputs: tuple[str, ...],
+    out: Path,
+    source_format: Any,
+    field_size: int,
+    feature_size: int,
+    id_base: int,
+    validation_fraction: float,
+    seed: int,
+    encoding: Any,
+    shards: int,
+) -> None:
+    """Turn raw click logs INPUTS (files, folders or globs) into the dataset OUT."""
+    from components.preprocess import step
+
+    config = step.PreprocessConfig(
+        format=source_format,
+        field_size=field_size,
+        feature_size=feature_size,
+        id_base=id_base,
+        validation_fraction=validation_fraction,
+        seed=seed,
+        encoding=encoding,
+        shards=shards,
+    )
+    manifest = step.preprocess(config, inputs, out, out.with_name(f"{out.name}.html"))
+    click.echo(f"{out}: {manifest.train.examples:,} rows to train, {manifest.validation.examples:,} to validate")
+
+
+@main.command()
+@click.argument("dataset", type=FOLDER)
+@click.argument("out", type=FOLDER)
+@model_options
+@click.option("--seed", type=int, default=1)
+@click.option("--budget-s", type=float, default=45.0, help="seconds for all probes")
+def profile(dataset: Path, out: Path, seed: int, budget_s: float, **settings: Any) -> None:
+    """Measure what bounds training on DATASET; writes OUT/profile.json and OUT/report.html."""
+    from components.profile_utilization import step
+
+    config = step.ProfileConfig(settings=model_settings(seed=seed, **settings), budget_s=budget_s)
+    with local_jobs() as jobs:
+        step.profile_utilization(config, dataset, out / "profile.json", out / "report.html", jobs)
+    click.echo(f"{out / 'profile.json'}, {out / 'report.html'}")
+
+
+def model_settings(*, deep_layers: str, **settings: Any) -> Any:
+    """ModelSettings from options."""
+    from components.plan import ModelSettings
+
+    return ModelSettings(deep_layers=widths(deep_layers), **settings)
+
+
+@main.command()
+@click.argument("profile", type=PATH)
+@click.argument("out", type=FOLDER)
+@click.option("--dataset", type=FOLDER, required=True, help="the dataset that was profiled")
+@click.option("--strategy", type=click.Choice(STRATEGIES), help="force one instead of climbing the ladder")
+def select(profile: Path, out: Path, dataset: Path, strategy: Any) -> None:
+    """Choose the plan from PROFILE (profile.json or its folder); writes OUT/plan.json and OUT/report.html."""
+    from components.select_strategy import step
+
+    measured = profile / "profile.json" if profile.is_dir() else profile
+    with local_jobs() as jobs:
+        plan = step.select_strategy(
+            step.SelectConfig(force=strategy), measured, dataset, out / "plan.json", out / "report.html", jobs
+        )
+    click.echo(plan.summary())
+
+
+@main.command()
+@click.argument("dataset", type=FOLDER)
+@click.argument("out", type=FOLDER)
+@click.option("--plan", type=FILE, help="plan.json of ctrflow select")
+@click.option("--strategy", type=click.Choice(STRATEGIES), help="without a plan: how to train")
+@click.option("--steps", type=int, help="so many steps instead of epochs")
+@click.option("--seed", type=int, default=1)
+@model_options
+def train(dataset: Path, out: Path, plan: Path | None, strategy: Any, steps: int | None, **settings: Any) -> None:
+    """Train on DATASET; writes OUT/model, OUT/training.json and OUT/report.html."""
+    from components.plan import direct_plan
+    from components.train import step
+
+    ctx = click.get_current_context()
+    given = [name for name in settings if ctx.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT]
+    if plan and (given or strategy):
+        options = ", ".join(f"--{name.replace('_', '-')}" for name in ([*given, "strategy"] if strategy else given))
+        raise InvalidConfig(f"{options} with --plan: the plan decides that; leave out one of them")
+    chosen = plan or direct_plan(strategy or "single", model_settings(**settings))
+    with local_jobs() as jobs:
+        result = step.train(
+            step.TrainStepConfig(steps=steps), dataset, chosen, out / "model", out / "training.json", out / "report.html", jobs
+        )
+    click.echo(f"{out / 'model'}: {result.examples:,} examples at {result.examples_per_s:,.0f}/s")
+
+
+@main.command()
+@click.argument("model", type=FOLDER)
+@click.argument("dataset", type=FOLDER)
+@click.argument("out", type=FOLDER)
+@click.option("--store", type=FOLDER, help="model store with the champion to compare with")
+@name_option
+def evaluate(model: Path, dataset: Path, out: Path, store: Path | None, name: str) -> None:
+    """Score MODEL on the validation split of DATASET; writes OUT/evaluation.json and OUT/report.html."""
+    from components.evaluate import step
+
+    found = step.evaluate(step.EvaluateConfig(name=name), model, dataset, out / "evaluation.json", out / "report.html", store)
+    auc = f"AUC {found.auc:.6f}" if found.auc is not None else f"AUC undefined: {found.auc_reason}"
+    click.echo(f"{out / 'evaluation.json'}: {auc}, {found.rows:,} rows")
+
+
+@main.command()
+@click.argument("model", type=FOLDER)
+@click.argument("evaluation", type=PATH)
+@click.argument("store", type=FOLDER)
+@name_option
+@click.option("--margin", type=float, default=0.002, help="AUC that a model may lack to the champion")
+@click.option("--require-promotion", is_flag=True, help="exit 1 when the gate stays shut")
+@click.option("--out", type=FOLDER, help="folder for promotion.json and report.html; default: the evaluation's")
+def promote(
+    model: Path, evaluation: Path, store: Path, name: str, margin: float, require_promotion: bool, out: Path | None
+) -> None:
+    """Let MODEL past the gate of EVALUATION (evaluation.json or its folder) into STORE."""
+    from components.promote import step
+
+    measured = evaluation / "evaluation.json" if evaluation.is_dir() else evaluation
+    folder = out or measured.parent / "promotion"
+    config = step.PromoteConfig(name=name, margin=margin, require_promotion=require_promotion)
+    result = step.promote(config, model, measured, store, folder / "promotion.json", folder / "report.html")
+    click.echo(f"{'promoted' if result.promoted else 'not promoted'}: {result.reason}")
+
+
+@main.command()
+@click.argument("out", type=FILE)
+def compile(out: Path) -> None:
+    """Compile the pipeline to OUT, KFP's YAML."""
+    from pipelines.compiled import compile_retrain
+
+    compile_retrain(out)
+    click.echo(f"{out}")
+
+
+@main.command()
+@click.option("--data", multiple=True, help="file, folder or glob; may be given several times; without it the built-in sample")
+@click.option("--sample-rows", type=int, default=200_000, help="rows of the built-in sample")
+@format_options
+@model_options
+@click.option("--seed", type=int, default=1)
+@click.option("--strategy", type=click.Choice(STRATEGIES), help="force one instead of climbing the ladder")
+@click.option("--profile-budget-s", type=float, default=45.0, help="seconds for all probes of profile_utilization")
+@name_option
+@click.option("--margin", type=float, default=0.002, help="AUC that a model may lack to the champion")
+@click.option("--require-promotion", is_flag=True, help="fail when the gate stays shut")
+@click.option("--pipeline", type=FILE, help="run this compiled YAML instead of compiling the installed code")
+@click.option("--runs", type=FOLDER, default=Path("runs"), help="where run folders go")
+@click.option("--models", type=FOLDER, default=Path("models"), help="the model store")
+@click.option("--verbose", is_flag=True, help="print every line of every step")
+def run(
+    data: tuple[str, ...], sample_rows: int, runs: Path, models: Path, pipeline: Path | None, verbose: bool, **options: Any
+) -> None:
+    """Run the whole pipeline on this machine."""
+    from pipelines.local.command import run_pipeline
+
+    options["format"] = options.pop("source_format")
+    options["strategy"] = options["strategy"] or ""
+    widths(options["deep_layers"])
+    # The run's own lines say what matters; what the endpoint logs is in the record.
+    logging.getLogger().setLevel(logging.INFO if verbose else logging.WARNING)
+    code = run_pipeline(
+        options,
+        data=data,
+        sample_rows=sample_rows,
+        runs=runs,
+        models=models,
+        pipeline=pipeline,
+        verbose=verbose,
+        started=time.monotonic(),
+    )
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""`ctrflow run`: the sample or the user's data, the compiled pipeline, the run, and what is printed of it."""
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from components.images import TRAINING
+from pipelines.compiled import compile_retrain
+from pipelines.console import RunConsole, summary
+from pipelines.local.run import LocalRun, RunStopped, job_settings
+from pipelines.runs import RunRecord, new_run_id
+from pipelines.sample import write_sample
+
+SAMPLE_SEED = 1
+
+
+def built_in_sample(runs: Path, rows: int) -> tuple[Path, float]:
+    """The sample file, made once for each number of rows, and the best AUC on it."""
+    path = runs / "sample" / f"clicks-{rows}.tsv"
+    facts = path.with_name(path.name + ".json")
+    if not (path.is_file() and facts.is_file()):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_sample(path, rows, SAMPLE_SEED)
+    return path, float(json.loads(facts.read_text(encoding="utf-8"))["best_auc"])
+
+
+def run_pipeline(
+    options: Mapping[str, Any],
+    *,
+    data: Sequence[str],
+    sample_rows: int,
+    runs: Path,
+    models: Path,
+    pipeline: Path | None,
+    verbose: bool,
+    started: float,
+) -> int:
+    """The exit code: 0, or 128 and the number of the signal that stopped the run.
+
+    Args:
+        options: parameters of the pipeline by name. started: monotonic time of the command's start.
+    Raises:
+        WorkflowError: bad input, or a step failed.
+    """
+    best_auc = None
+    inputs = [str(Path(one).absolute()) for one in data]
+    if not inputs:
+        sample, best_auc = built_in_sample(runs, sample_rows)
+        inputs = [str(sample.absolute())]
+    run_id = new_run_id()
+    folder = runs.absolute() / run_id
+    parameters = {
+        **options,
+        "inputs": json.dumps(inputs),
+        "jobs": job_settings(folder, TRAINING),
+        "store": str(models.absolute()),
+    }
+    record = RunRecord(runs.absolute(), run_id, parameters)
+    console = RunConsole(verbose=verbose)
+    console.console.print(f"run {run_id} in {folder}", markup=False)
+    if pipeline is None:
+        pipeline = folder / "pipeline.yaml"
+        compile_retrain(pipeline)
+    local = LocalRun(record, pipeline, parameters, console.listener())
+    try:
+        local.run()
+    except RunStopped as stopped:
+        console.stop()
+        click.echo(f"ctrflow: stopped by {stopped}; everything that ran has ended; record: {folder / 'run.json'}", err=True)
+        return 128 + stopped.number
+    finally:
+        console.stop()
+    total_s = time.monotonic() - started
+    console.console.print(summary(record.run, folder, total_s=total_s, endpoint_s=local.endpoint_s, best_auc=best_auc))
+    return 0

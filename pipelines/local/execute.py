@@ -1,0 +1,39 @@
+"""Runs a compiled pipeline in kfp.local, in this process: `python -m pipelines.local.execute PIPELINE.yaml PARAMETERS.json ROOT`.
+
+run.py starts it in a process group of its own. KFP starts each step as a shell with a Python in it, and ends neither on SIGTERM;
+so this process
+ends its whole group when it is asked to end, and when the process that started it is gone.
+"""
+
+import ctypes
+import json
+import os
+import signal
+import sys
+from types import FrameType
+
+PR_SET_PDEATHSIG = 1
+
+
+def end_group(number: int, frame: FrameType | None) -> None:
+    """SIGTERM to the steps, which stop their training jobs; then be killed with what is left of them."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    os.killpg(0, signal.SIGTERM)
+    signal.signal(signal.SIGALRM, lambda *_: os.killpg(0, signal.SIGKILL))
+    signal.alarm(3)
+
+
+def main() -> None:
+    pipeline, parameters, root = sys.argv[1:]
+    signal.signal(signal.SIGTERM, end_group)
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    from kfp import components, local
+
+    local.init(local.SubprocessRunner(use_venv=False), pipeline_root=root)
+    retrain = components.load_component_from_file(pipeline)
+    with open(parameters, encoding="utf-8") as file:
+        retrain(**json.load(file))
+
+
+if __name__ == "__main__":
+    main()

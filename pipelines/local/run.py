@@ -1,0 +1,268 @@
+"""One run of the pipeline on this machine: KFP in a process group of its own, the SageMaker endpoint beside it, a record of
+everything.
+
+<runs>/<run id>/run.json             parameters, every task's state, times and error; written as it happens
+                pipeline.yaml        what ran
+                <task>/<output>      the artifacts
+                logs/<task>.log      everything a task printed
+                jobs/                base directories and logs of the training jobs' hosts
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import FrameType
+from typing import IO, Any
+
+import psutil
+
+from components.errors import WorkflowError
+from pipelines.local.figures import figures
+from pipelines.local.sagemaker import LocalSageMaker
+from pipelines.local.task_log import Event, events, message, reason
+from pipelines.runs import RunRecord, Task, utc_now
+
+LOCAL_ROLE = "arn:aws:iam::000000000000:role/ctrflow-local"
+LOCAL_INSTANCE = "ml.m5.large"
+LOCAL_POLL_S = 0.2
+STOP_GRACE_S = 10.0
+END_DEADLINE_S = 6.0
+
+
+class RunFailed(WorkflowError):
+    """A step failed; the message names step, reason and log."""
+
+
+class RunStopped(BaseException):
+    """SIGINT or SIGTERM arrived; carries the number."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.number = number
+
+
+@dataclass(frozen=True)
+class Listener:
+    """Whom to tell: a task that began, a line of its log, a task that ended."""
+
+    began: Callable[[Task], None]
+    said: Callable[[str, str], None]
+    ended: Callable[[Task], None]
+
+
+def job_settings(folder: Path, image: str) -> str:
+    """Where training jobs of a local run go: JSON of JobSettings without run_id."""
+    return json.dumps(
+        {
+            "image": image,
+            "role_arn": LOCAL_ROLE,
+            "instance_type": LOCAL_INSTANCE,
+            "output_uri": (folder / "jobs" / "output").resolve().as_uri(),
+            "poll_s": LOCAL_POLL_S,
+        }
+    )
+
+
+@contextmanager
+def raising_signals() -> Iterator[None]:
+    """SIGINT and SIGTERM raise RunStopped inside the block, once."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        for each in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(each, signal.SIG_IGN)
+        raise RunStopped(number)
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def process_group(command: list[str], environment: Mapping[str, str]) -> Iterator["subprocess.Popen[str]"]:
+    """A process that leads its own group; nothing of the group is left when the block ends."""
+    process = subprocess.Popen(
+        command,
+        env=dict(environment),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        end_group(process)
+
+
+def group_members(group: int) -> list[psutil.Process]:
+    """Running processes of a group."""
+    members = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error, ProcessLookupError):
+            if os.getpgid(process.pid) == group and process.status() != psutil.STATUS_ZOMBIE:
+                members.append(process)
+    return members
+
+
+def end_group(process: "subprocess.Popen[str]") -> None:
+    """Ask the leader to end its group, or the group itself when the leader is gone; SIGKILL after a deadline."""
+    if process.poll() is None:
+        process.terminate()
+    else:
+        for member in group_members(process.pid):
+            with suppress(psutil.Error):
+                member.terminate()
+    deadline = time.monotonic() + END_DEADLINE_S
+    while group_members(process.pid) and time.monotonic() < deadline:
+        process.poll()
+        time.sleep(0.05)
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+class LocalRun:
+    """Runs a compiled pipeline and keeps its record."""
+
+    def __init__(self, record: RunRecord, pipeline: Path, parameters: Mapping[str, Any], listener: Listener) -> None:
+        self._record, self._pipeline, self._parameters, self._listener = record, pipeline, parameters, listener
+        self._logs = record.folder / "logs"
+        self._lines: list[str] = []
+        self._began = 0.0
+        self._work: list[float] = []
+
+    def run(self) -> None:
+        """To the end of the pipeline.
+
+        Raises:
+            RunFailed: a step failed.
+            RunStopped: a signal arrived; everything that ran has ended.
+        """
+        self._logs.mkdir()
+        folder = self._record.folder
+        (folder / "parameters.json").write_text(json.dumps(self._parameters, indent=2), encoding="utf-8")
+        command = [sys.executable, "-u", "-m", "pipelines.local.execute"]
+        command += [str(self._pipeline), str(folder / "parameters.json"), str(folder)]
+        try:
+            with raising_signals(), LocalSageMaker(folder / "jobs", stop_grace_s=STOP_GRACE_S) as endpoint:
+                environment = {
+                    **os.environ,
+                    "AWS_ENDPOINT_URL_SAGEMAKER": endpoint.url,
+                    "PYTHONUNBUFFERED": "1",
+                    "TF_CPP_MIN_LOG_LEVEL": "2",
+                    # kfp.local looks for newer releases of itself otherwise.
+                    "KFP_DISABLE_VERSION_CHECK": "1",
+                }
+                with process_group(command, environment) as process:
+                    assert process.stdout is not None
+                    self._follow(process.stdout)
+                    process.wait()
+                self._check_end(process.returncode)
+                self.endpoint_s = _endpoint_seconds(endpoint)
+        except RunFailed as error:
+            self._record.end("failed", str(error))
+            raise
+        except RunStopped as stopped:
+            self._record.end("stopped", f"stopped by {stopped}")
+            raise
+        except BaseException as error:
+            self._record.end("failed", f"{type(error).__name__}: {error}")
+            raise
+        finally:
+            gather_artifacts(folder)
+        self._record.end("succeeded")
+
+    def _follow(self, output: IO[str]) -> None:
+        """Every line into the log of its task, every event to the record and the listener."""
+        log = (self._logs / "pipeline.log").open("w", encoding="utf-8")
+        try:
+            for event in events(output):
+                if event.kind == "started":
+                    log.close()
+                    log = (self._logs / f"{event.task}.log").open("w", encoding="utf-8")
+                    self._lines = []
+                log.write(event.text + "\n")
+                log.flush()
+                self._lines.append(event.text)
+                self._take(event)
+        finally:
+            log.close()
+
+    def _take(self, event: Event) -> None:
+        now = time.monotonic()
+        if event.kind == "started":
+            self._began, self._work = now, []
+            task = Task(name=event.task, state="running", started=utc_now())
+            self._record.put(task)
+            self._listener.began(task)
+        elif event.kind in ("work_begins", "work_ends"):
+            self._work.append(now)
+        elif event.kind in ("succeeded", "failed"):
+            task = replace(
+                self._record.run.tasks[-1],
+                state="succeeded" if event.kind == "succeeded" else "failed",
+                ended=utc_now(),
+                elapsed_s=now - self._began,
+                work_s=self._work[-1] - self._work[0] if len(self._work) > 1 else 0.0,
+                figures=figures(event.task, self._outputs(event.task)) if event.kind == "succeeded" else "",
+                error=reason(self._lines) if event.kind == "failed" else "",
+            )
+            self._record.put(task)
+            self._listener.ended(task)
+        else:
+            self._listener.said(event.task, message(event.text))
+
+    def _outputs(self, task: str) -> Path:
+        """Where KFP put a task's outputs: below a folder of its own naming."""
+        return next(path for path in self._record.folder.glob(f"*/{task}") if path.is_dir())
+
+    def _check_end(self, code: int) -> None:
+        if code == 0:
+            return
+        failed = [task for task in self._record.run.tasks if task.state != "succeeded"]
+        if failed:
+            name, log = failed[-1].name, self._logs / f"{failed[-1].name}.log"
+            raise RunFailed(f"step {name} failed: {failed[-1].error or reason(self._lines)}; log: {log}")
+        raise RunFailed(f"the pipeline failed: {reason(self._lines)}; log: {self._logs / 'pipeline.log'}")
+
+
+def gather_artifacts(folder: Path) -> None:
+    """Move KFP's <pipeline-time>/<task>/<output> to <task>/<output>, and give reports the suffix that browsers want."""
+    for made in [path.parent for path in folder.glob("*/preprocess") if path.is_dir()]:
+        for task in list(made.iterdir()):
+            if task.is_dir() and not (folder / task.name).exists():
+                task.rename(folder / task.name)
+                report = folder / task.name / "report"
+                if report.is_file():
+                    report.rename(report.with_suffix(".html"))
+        if not any(made.iterdir()):
+            made.rmdir()
+
+
+def _endpoint_seconds(endpoint: LocalSageMaker) -> float:
+    """Time that jobs spent at the endpoint outside their own processes: downloading, uploading, bookkeeping."""
+    total = 0.0
+    listed = endpoint.answer("SageMaker.ListTrainingJobs", b'{"MaxResults": 100}')["TrainingJobSummaries"]
+    for job in listed:
+        described = endpoint.answer(
+            "SageMaker.DescribeTrainingJob", json.dumps({"TrainingJobName": job["TrainingJobName"]}).encode()
+        )
+        training = [
+            phase["EndTime"] - phase["StartTime"]
+            for phase in described["SecondaryStatusTransitions"]
+            if phase["Status"] == "Training"
+        ]
+        total += described["LastModifiedTime"] - described["CreationTime"] - sum(training)
+    return total
