@@ -1,0 +1,101 @@
+"""The command line as a user starts it: a process of its own, in a folder of its own."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+COMMAND = [str(Path(sys.executable).with_name("ctrflow"))]
+# A model small enough that a test does not wait for its training.
+SMALL = ["--embedding-size", "8", "--deep-layers", "16", "--batch-size", "256"]
+
+
+class Started:
+    """A running command, and every process below it that was ever seen."""
+
+    def __init__(self, arguments: list[str], cwd: Path) -> None:
+        self.cwd = cwd
+        self._output = (cwd / "output.txt").open("w+")
+        self.process = subprocess.Popen(
+            [*COMMAND, *arguments], cwd=cwd, stdout=self._output, stderr=subprocess.STDOUT, start_new_session=True
+        )
+        self.seen: dict[int, psutil.Process] = {}
+
+    def look(self) -> list[psutil.Process]:
+        """Descendants that run now."""
+        try:
+            found = psutil.Process(self.process.pid).children(recursive=True)
+        except psutil.NoSuchProcess:
+            return []
+        self.seen.update({child.pid: child for child in found})
+        return found
+
+    def run_record(self) -> dict[str, Any] | None:
+        found = sorted(self.cwd.glob("runs/2*/run.json"))
+        return json.loads(found[-1].read_text()) if found else None
+
+    def wait_for(self, true: Callable[[], bool], timeout_s: float = 120.0) -> None:
+        deadline = time.monotonic() + timeout_s
+        while not true():
+            assert self.process.poll() is None, self.output()
+            assert time.monotonic() < deadline, self.output()
+            self.look()
+            time.sleep(0.05)
+
+    def wait_for_step(self, name: str) -> None:
+        def reached() -> bool:
+            record = self.run_record()
+            return bool(record and record["tasks"] and record["tasks"][-1]["name"] == name)
+
+        self.wait_for(reached)
+
+    def left_over(self, deadline_s: float = 5.0) -> list[psutil.Process]:
+        """Processes seen below the command that still run, zombies excepted."""
+        _, alive = psutil.wait_procs([child for child in self.seen.values() if child.is_running()], timeout=deadline_s)
+        return [child for child in alive if child.status() != psutil.STATUS_ZOMBIE]
+
+    def output(self) -> str:
+        return (self.cwd / "output.txt").read_text()
+
+    def kill(self) -> None:
+        self.look()
+        for process in [*self.seen.values(), psutil.Process(self.process.pid)] if self.process.poll() is None else []:
+            try:
+                process.kill()
+            except psutil.NoSuchProcess:
+                continue
+        self.process.wait()
+        self._output.close()
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Started]]:
+    """Start `ctrflow` with these arguments in `tmp_path`; what is left of it is killed at the end."""
+    started: list[Started] = []
+
+    def run(*arguments: str) -> Started:
+        started.append(Started(list(arguments), tmp_path))
+        return started[-1]
+
+    yield run
+    for one in started:
+        one.kill()
+
+
+@pytest.fixture(scope="session")
+def ctrflow() -> Callable[..., "subprocess.CompletedProcess[str]"]:
+    """Run `ctrflow` to its end."""
+
+    def run(*arguments: object, cwd: Path, timeout_s: float = 240.0) -> "subprocess.CompletedProcess[str]":
+        texts = [str(argument) for argument in arguments]
+        environment = {name: value for name, value in os.environ.items() if name != "AWS_ENDPOINT_URL_SAGEMAKER"}
+        return subprocess.run([*COMMAND, *texts], cwd=cwd, env=environment, capture_output=True, text=True, timeout=timeout_s)
+
+    return run

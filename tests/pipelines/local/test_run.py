@@ -1,0 +1,144 @@
+"""The whole pipeline on this machine, as a user runs it: real steps, real training jobs, signals and kills."""
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+MODEL = ("--embedding-size", "8", "--deep-layers", "16", "--batch-size", "256", "--learning-rate", "0.01")
+# The shortest run: no race, and no more probes than profiling needs.
+SHORT = (*MODEL, "--strategy", "single", "--profile-budget-s", "3")
+STEPS = ["preprocess", "profile-utilization", "select-strategy", "train", "evaluate", "promote"]
+
+
+def newest(folder: Path) -> tuple[Path, dict[str, Any]]:
+    run = max(folder.glob("runs/2*"))
+    return run, json.loads((run / "run.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def first(ctrflow: Run, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, "subprocess.CompletedProcess[str]"]:
+    """A run with everything in it, the race too."""
+    folder = tmp_path_factory.mktemp("whole")
+    return folder, ctrflow("run", "--sample-rows", 20_000, *MODEL, cwd=folder)
+
+
+def test_raw_clicks_become_a_promoted_model(first: tuple[Path, "subprocess.CompletedProcess[str]"]) -> None:
+    folder, done = first
+    assert done.returncode == 0, done.stdout + done.stderr
+    run, record = newest(folder)
+    assert record["state"] == "succeeded"
+    assert [(task["name"], task["state"]) for task in record["tasks"]] == [(step, "succeeded") for step in STEPS]
+    assert all((run / step / "report.html").is_file() and (run / "logs" / f"{step}.log").is_file() for step in STEPS)
+    champion = json.loads((folder / "models/deepfm/champion.json").read_text())
+    assert champion["version"] == 1
+    assert (folder / "models/deepfm/versions/1/model/saved_model/saved_model.pb").is_file()
+
+
+def test_the_race_was_run_with_real_ranks_and_servers(first: tuple[Path, "subprocess.CompletedProcess[str]"]) -> None:
+    run, _ = newest(first[0])
+    rungs = {rung["name"]: rung for rung in json.loads((run / "select-strategy/plan").read_text())["rungs"]}
+    assert {"horovod", "parameter_server", "choice"} <= rungs.keys()
+    hosts = {path.name for path in (run / "jobs").glob("ctrflow-race-parameter-server-*/algo-*") if path.is_dir()}
+    assert hosts == {"algo-1", "algo-2"}
+
+
+def test_one_line_a_step_then_a_table(first: tuple[Path, "subprocess.CompletedProcess[str]"]) -> None:
+    _, done = first
+    lines = done.stdout.splitlines()
+    assert [line.split()[0] for line in lines[1:7]] == STEPS
+    assert "20,000 rows" in lines[1]
+    for word in ("outside the steps' own work", "examples/s", "the best reachable is", "promoted", "report.html"):
+        assert word in done.stdout
+    assert "KFP Executor" not in done.stdout + done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_a_second_run_from_the_compiled_yaml_meets_the_first_ones_champion(
+    first: tuple[Path, "subprocess.CompletedProcess[str]"], ctrflow: Run
+) -> None:
+    folder, _ = first
+    assert ctrflow("compile", "retrain.yaml", cwd=folder).returncode == 0
+    done = ctrflow("run", "--sample-rows", 20_000, *SHORT, "--pipeline", "retrain.yaml", cwd=folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    run, _ = newest(folder)
+    evaluation = json.loads((run / "evaluate/evaluation").read_text())
+    assert evaluation["champion"]["version"] == 1
+    assert evaluation["champion"]["auc"] > 0.6
+    plan = json.loads((run / "select-strategy/plan").read_text())
+    assert plan["strategy"] == "single"
+
+
+def test_bad_data_ends_the_run_with_one_line_and_no_dataset(ctrflow: Run, tmp_path: Path) -> None:
+    (tmp_path / "clicks.libsvm").write_text("1 3:1 4:1\n0 5:1 x:1\n")
+    done = ctrflow("run", "--data", "clicks.libsvm", "--format", "libsvm", cwd=tmp_path)
+    run, record = newest(tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith(f"ctrflow: step preprocess failed: {tmp_path}/clicks.libsvm, line 2: 'x:1'")
+    assert done.stderr.strip().endswith(f"log: {run}/logs/preprocess.log")
+    assert len(done.stderr.splitlines()) == 1
+    assert record["state"] == "failed"
+    assert not (run / "preprocess/dataset").exists()
+    assert not (tmp_path / "models").exists()
+
+
+@pytest.mark.parametrize("step", ["preprocess", "profile-utilization", "train", "evaluate"])
+def test_ctrl_c_in_the_middle_of_a_step_leaves_nothing_running(start: Callable[..., Any], step: str) -> None:
+    epochs = "1000" if step == "train" else "1"
+    command = start("run", "--sample-rows", "60000", *SHORT, "--epochs", epochs)
+    command.wait_for_step(step)
+    if step in ("profile-utilization", "train"):
+        command.wait_for(lambda: any("components.train.program" in child.cmdline() for child in command.look()))
+    groups = {os.getpgid(child.pid) for child in command.look()}
+    assert len(groups) >= 1
+    command.process.send_signal(signal.SIGINT)
+    assert command.process.wait(30) == 130, command.output()
+    assert command.left_over() == []
+    alive = {os.getpgid(process.pid) for process in psutil.process_iter() if process.status() != psutil.STATUS_ZOMBIE}
+    assert not groups & alive
+    record = command.run_record()
+    assert (record["state"], record["tasks"][-1]["state"]) == ("stopped", "stopped")
+    assert "everything that ran has ended" in command.output()
+    assert not (command.cwd / "models/deepfm/champion.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("strategy", "role", "reason"),
+    [
+        ("horovod", "rank 1", "rank 1 was killed by signal 9 (SIGKILL)"),
+        ("parameter_server", "ps 1", "parameter server 1 was killed by signal 9 (SIGKILL)"),
+    ],
+)
+def test_a_killed_training_process_fails_the_run_by_name(start: Callable[..., Any], strategy: str, role: str, reason: str) -> None:
+    command = start("run", "--sample-rows", "20000", *MODEL, "--profile-budget-s", "3", "--strategy", strategy, "--epochs", "1000")
+    command.wait_for_step("train")
+
+    def victims() -> list[psutil.Process]:
+        found = []
+        for child in command.look():
+            try:
+                if child.environ().get("CTRFLOW_ROLE") == role:
+                    found.append(child)
+            except psutil.Error:
+                continue
+        return found
+
+    def training() -> bool:
+        return bool(victims()) and any(
+            "left out" in log.read_text() for log in command.cwd.glob("runs/2*/jobs/ctrflow-train-*/algo-1.log")
+        )
+
+    command.wait_for(training)
+    victims()[0].kill()
+    assert command.process.wait(30) == 1, command.output()
+    assert reason in command.output().splitlines()[-1]
+    assert command.output().splitlines()[-1].startswith("ctrflow: step train failed: ")
+    assert command.left_over() == []
+    assert not (command.cwd / "models").exists()

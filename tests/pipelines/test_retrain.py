@@ -1,0 +1,53 @@
+"""The compiled pipeline: what a cluster gets."""
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import yaml
+
+from components.images import STEPS as IMAGE
+from pipelines.compiled import compile_retrain
+from pipelines.retrain import STEPS
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> str:
+    out = tmp_path_factory.mktemp("compiled") / "retrain.yaml"
+    compile_retrain(out)
+    return out.read_text()
+
+
+def test_nothing_is_installed_when_a_step_starts(text: str) -> None:
+    assert "pip install" not in text
+    assert "python3 -m pip" not in text
+
+
+def test_the_steps_follow_each_other_and_none_is_cached(text: str) -> None:
+    tasks = yaml.safe_load(text)["root"]["dag"]["tasks"]
+    names = [step.replace("_", "-") for step in STEPS]
+    assert sorted(tasks) == sorted(names)
+    for before, after in pairwise(names):
+        assert before in tasks[after]["dependentTasks"]
+    assert not any(task["cachingOptions"].get("enableCache") for task in tasks.values())
+
+
+def test_every_step_runs_in_the_one_versioned_image(text: str) -> None:
+    executors = yaml.safe_load(text)["deploymentSpec"]["executors"]
+    assert {executor["container"]["image"] for executor in executors.values()} == {IMAGE}
+    assert not IMAGE.endswith((":latest", "python-steps"))
+
+
+def test_parameters_are_plain_values(text: str) -> None:
+    parameters = yaml.safe_load(text)["root"]["inputDefinitions"]["parameters"]
+    assert {parameter["parameterType"] for parameter in parameters.values()} <= {
+        "STRING",
+        "NUMBER_INTEGER",
+        "NUMBER_DOUBLE",
+        "BOOLEAN",
+    }
+
+
+def test_equal_code_compiles_to_equal_text(text: str, tmp_path: Path) -> None:
+    compile_retrain(tmp_path / "again.yaml")
+    assert (tmp_path / "again.yaml").read_text() == text
