@@ -87,9 +87,13 @@ class Probe:
 
 @dataclass(frozen=True, kw_only=True)
 class Profile:
-    """The document profile.json. data_digest is the dataset's identity, probe_s the seconds each probe measured."""
+    """The document profile.json.
+
+    data_digest is the dataset's identity, `dataset` where it lay when it was profiled, probe_s the seconds each probe measured.
+    """
 
     data_digest: str
+    dataset: str
     train_examples: int
     settings: ModelSettings
     probe_s: float
@@ -233,6 +237,7 @@ def read_profile(path: Path) -> Profile:
     settings = checked_arguments(ModelSettings, arguments["settings"], f"{path}: settings")
     return Profile(
         data_digest=arguments["data_digest"],
+        dataset=arguments["dataset"],
         train_examples=arguments["train_examples"],
         settings=ModelSettings(**{**settings, "deep_layers": tuple(settings["deep_layers"])}),
         probe_s=arguments["probe_s"],

@@ -184,16 +184,18 @@ def model_settings(*, deep_layers: str, **settings: Any) -> Any:
 @main.command()
 @click.argument("profile", type=PATH)
 @click.argument("out", type=FOLDER)
-@click.option("--dataset", type=FOLDER, required=True, help="the dataset that was profiled")
+@click.option("--dataset", type=FOLDER, help="the dataset that was profiled, if it was moved since")
 @click.option("--strategy", type=click.Choice(STRATEGIES), help="force one instead of climbing the ladder")
-def select(profile: Path, out: Path, dataset: Path, strategy: Any) -> None:
+def select(profile: Path, out: Path, dataset: Path | None, strategy: Any) -> None:
     """Choose the plan from PROFILE (profile.json or its folder); writes OUT/plan.json and OUT/report.html."""
+    from components.probes import read_profile
     from components.select_strategy import step
 
     measured = profile / "profile.json" if profile.is_dir() else profile
+    profiled = dataset or Path(read_profile(measured).dataset)
     with local_jobs() as jobs:
         plan = step.select_strategy(
-            step.SelectConfig(force=strategy), measured, dataset, out / "plan.json", out / "report.html", jobs
+            step.SelectConfig(force=strategy), measured, profiled, out / "plan.json", out / "report.html", jobs
         )
     click.echo(plan.summary())
 

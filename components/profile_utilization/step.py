@@ -58,6 +58,7 @@ def profile_utilization(config: ProfileConfig, dataset: Path, out: Path, report:
             logger.info("no time left in the budget of %.0f s for %s", config.budget_s, threads)
     profile = Profile(
         data_digest=manifest_digest(manifest),
+        dataset=str(dataset.absolute()),
         train_examples=manifest.train.examples,
         settings=config.settings,
         probe_s=config.probe_s,

@@ -32,7 +32,9 @@ PROBE = Probe(
     job_name="job",
     job_s=8.25,
 )
-PROFILE = Profile(data_digest="d", train_examples=1000, settings=ModelSettings(deep_layers=(8,)), probe_s=2.0, probes=(PROBE,))
+PROFILE = Profile(
+    data_digest="d", dataset="/data", train_examples=1000, settings=ModelSettings(deep_layers=(8,)), probe_s=2.0, probes=(PROBE,)
+)
 
 # The fields of training.json as the training program writes them, with figures made up here.
 TRAINING = {

@@ -20,7 +20,7 @@ def test_the_steps_one_by_one(ctrflow: Run, tmp_path: Path) -> None:
     assert "18,000 rows to train, 2,000 to validate" in ok("preprocess", "clicks.tsv", "dataset", "--format", "criteo")
     model = ("--embedding-size", 8, "--deep-layers", "16", "--batch-size", 256, "--learning-rate", "0.01")
     ok("profile", "dataset", "profile", "--budget-s", 3, *model)
-    assert ok("select", "profile", "plan", "--dataset", "dataset", "--strategy", "horovod").startswith("horovod")
+    assert ok("select", "profile", "plan", "--strategy", "horovod").startswith("horovod")
     assert "17,920 examples" in ok("train", "dataset", "trained", "--plan", "plan/plan.json")
     assert json.loads((tmp_path / "trained/training.json").read_text())["world_size"] == 2
     assert "AUC 0.7" in ok("evaluate", "trained/model", "dataset", "evaluation")
@@ -45,7 +45,7 @@ def test_the_steps_one_by_one(ctrflow: Run, tmp_path: Path) -> None:
         (("train", "nowhere", "out", "--deep-layers", "a"), "--deep-layers 'a': whole numbers separated by commas"),
         (("train", "nowhere", "out", "--plan", "plan.json", "--epochs", "2"), "--epochs with --plan: the plan decides that"),
         (("profile", "nowhere", "out"), "nowhere: no manifest.json there"),
-        (("select", "nowhere", "out", "--dataset", "nowhere"), "nowhere: no such profile"),
+        (("select", "nowhere", "out"), "nowhere: no such profile"),
         (("evaluate", "nowhere", "nowhere", "out"), "nowhere: no manifest.json there"),
         (("promote", "nowhere", "nowhere", "store"), "nowhere"),
         (("sample", "out", "--rows", "3"), "3"),

@@ -36,7 +36,7 @@ def measured(kind: ProbeKind, rate: float, *, intra_op: int = 0, cores: tuple[fl
 
 
 def profile(*probes: Probe) -> Profile:
-    return Profile(data_digest="d", train_examples=1000, settings=ModelSettings(), probe_s=2.0, probes=probes)
+    return Profile(data_digest="d", dataset="/data", train_examples=1000, settings=ModelSettings(), probe_s=2.0, probes=probes)
 
 
 @pytest.mark.parametrize(

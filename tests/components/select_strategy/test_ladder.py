@@ -48,6 +48,7 @@ def profile(
 ) -> Profile:
     return Profile(
         data_digest="d",
+        dataset="/data",
         train_examples=rows,
         settings=ModelSettings(batch_size=batch_size),
         probe_s=2.0,
