@@ -14,7 +14,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message, message_fa
 from numpy.typing import NDArray
 
 from components.errors import InvalidRecords
-from components.records import BLOCK_ROWS, Batch, Schema, check_batch, read_tfrecords
+from components.records import BLOCK_MAGIC, BLOCK_ROWS, Batch, Schema, check_batch, read_tfrecords
 
 FEATURES = ("ids", "label", "values")
 
@@ -75,12 +75,10 @@ def _feature(example: Any, name: str, kind: str, length: int, place: str) -> Any
     return values
 
 
-def decode_example(payload: bytes, field_size: int, place: str) -> tuple[float, Any, Any]:
-    """Label, ids [F] and values [F] of one record.
-
-    Raises:
-        InvalidRecords: not an Example, other feature names, types or lengths.
-    """
+def _parse(payload: bytes, place: str) -> Any:
+    """The message of one record, with the features that a row needs."""
+    if payload[:4] == BLOCK_MAGIC.to_bytes(4, "little"):
+        raise InvalidRecords(f"{place} is a ctrflow block, not a tf.train.Example; give the dataset's own source files")
     example = _Example()
     try:
         example.ParseFromString(payload)
@@ -90,7 +88,20 @@ def decode_example(payload: bytes, field_size: int, place: str) -> tuple[float, 
     if not found:
         raise InvalidRecords(f"{place} is not a tf.train.Example: it has no features")
     if missing := [name for name in FEATURES if name not in found]:
-        raise InvalidRecords(f"{place}: no feature {', '.join(missing)}; found {', '.join(found)}, wanted {', '.join(FEATURES)}")
+        # A damaged or hostile name must not spoil the one line that a person reads.
+        names = ", ".join(name[:40] if name[:40].isprintable() else repr(name[:40]) for name in found[:50])
+        more = f" and {len(found) - 50} more" if len(found) > 50 else ""
+        raise InvalidRecords(f"{place}: no feature {', '.join(missing)}; found {names}{more}, wanted {', '.join(FEATURES)}")
+    return example
+
+
+def decode_example(payload: bytes, field_size: int, place: str) -> tuple[float, Any, Any]:
+    """Label, ids [F] and values [F] of one record.
+
+    Raises:
+        InvalidRecords: not an Example, other feature names, types or lengths.
+    """
+    example = _parse(payload, place)
     label = _feature(example, "label", "float_list", 1, place)[0]
     ids = _feature(example, "ids", "int64_list", field_size, place)
     values = _feature(example, "values", "float_list", field_size, place)
@@ -106,22 +117,64 @@ def read_examples(path: Path, schema: Schema, id_base: int = 0) -> Iterator[Batc
         InvalidRecords: naming file and 0-based record.
     """
     records = enumerate(read_tfrecords(path))
-    while chunk := list(islice(records, BLOCK_ROWS)):
-        labels = np.empty(len(chunk), np.float32)
-        ids = np.empty((len(chunk), schema.field_size), np.int64)
-        values = np.empty((len(chunk), schema.field_size), np.float32)
-        for row, (record, payload) in enumerate(chunk):
-            labels[row], ids[row], values[row] = decode_example(payload, schema.field_size, f"{path}, record {record}")
-        batch = Batch(labels=labels, ids=ids - id_base, values=values)
-        check_rows_of_records(batch, schema, path, chunk[0][0])
-        yield batch
+    failure: InvalidRecords | None = None
+    while failure is None:
+        labels = np.empty(BLOCK_ROWS, np.float32)
+        ids = np.empty((BLOCK_ROWS, schema.field_size), np.int64)
+        values = np.empty((BLOCK_ROWS, schema.field_size), np.float32)
+        first, rows = 0, 0
+        # What cannot be read waits until the records before it are checked, so that the first wrong one is named.
+        try:
+            for row, (record, payload) in enumerate(islice(records, BLOCK_ROWS)):
+                labels[row], ids[row], values[row] = decode_example(payload, schema.field_size, f"{path}, record {record}")
+                first, rows = record - row, row + 1
+        except InvalidRecords as error:
+            failure = error
+        if rows:
+            batch = Batch(labels=labels[:rows], ids=ids[:rows], values=values[:rows])
+            yield _checked(batch, schema, id_base, path, first)
+        elif failure is None:
+            return
+    raise failure
 
 
-def check_rows_of_records(batch: Batch, schema: Schema, path: Path, first: int) -> None:
-    """`check_batch`, naming the record of a wrong row (here every row is a record of its own)."""
+def _checked(found: Batch, schema: Schema, id_base: int, path: Path, first: int) -> Batch:
+    """Rows with ids from 0, every one checked; `found` has them as in the file, from record `first` on."""
+    ids = found.ids
+    outside = (ids < id_base) | (ids >= schema.feature_size + id_base)
+    batch = Batch(labels=found.labels, ids=np.where(outside, 0, ids - id_base), values=found.values)
     try:
         check_batch(batch, schema, str(path))
+        wrong = bool(outside.any())
     except InvalidRecords:
+        wrong = True
+    if wrong:
         for row in range(len(batch)):
-            check_batch(batch.rows(slice(row, row + 1)), schema, f"{path}, record {first + row}")
-        raise
+            place = f"{path}, record {first + row}"
+            if outside[row].any():
+                raise InvalidRecords(f"{place}: {_outside(int(ids[row][outside[row]][0]), schema, id_base)}")
+            check_batch(batch.rows(slice(row, row + 1)), schema, place)
+    return batch
+
+
+def _outside(found: int, schema: Schema, id_base: int) -> str:
+    """What is wrong with an id, as it stands in the file."""
+    last = schema.feature_size - 1 + id_base
+    too_large = "raise --feature-size or check --id-base" if schema.feature_size < 2**31 - 1 else "map the ids to a smaller range"
+    hint = too_large if found > last else "check --id-base"
+    return f"id {found} is outside {id_base}..{last}; {hint}"
+
+
+def peek_field_size(path: Path) -> int:
+    """How many ids the first record of a file of Examples holds.
+
+    Raises:
+        InvalidRecords: no record, or not an Example with ids.
+    """
+    for payload in read_tfrecords(path):
+        place = f"{path}, record 0"
+        found = len(_parse(payload, place).features.feature["ids"].int64_list.value)
+        # Whatever else is wrong with it, decode_example names it.
+        decode_example(payload, max(found, 1), place)
+        return found
+    raise InvalidRecords(f"{path}: 0 records; send the file again")

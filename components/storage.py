@@ -32,6 +32,16 @@ def write_json_atomic(path: Path, document: object) -> None:
     write_text_atomic(path, json.dumps(document, indent=2, allow_nan=False) + "\n")
 
 
+def check_replaceable(out: Path, *, marker: str) -> None:
+    """Refuse to replace a folder that is not ours.
+
+    Raises:
+        InvalidConfig: `out` exists, holds something, and has no file `marker`.
+    """
+    if out.exists() and not (out.is_dir() and (not any(out.iterdir()) or (out / marker).is_file())):
+        raise InvalidConfig(f"{out}: exists and is not an earlier output (no {marker} in it); choose another folder or remove it")
+
+
 @contextmanager
 def publish_folder(out: Path, *, marker: str) -> Iterator[Path]:
     """A temporary folder that becomes `out` when the block ends well, and vanishes when it does not.
@@ -41,8 +51,7 @@ def publish_folder(out: Path, *, marker: str) -> Iterator[Path]:
     Raises:
         InvalidConfig: `out` holds something else, which is not ours to replace.
     """
-    if out.exists() and not (out.is_dir() and (not any(out.iterdir()) or (out / marker).is_file())):
-        raise InvalidConfig(f"{out}: exists and is not an earlier output (no {marker} in it); choose another folder or remove it")
+    check_replaceable(out, marker=marker)
     out.parent.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}."))
     old = work.with_name(work.name + ".old")

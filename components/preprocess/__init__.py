@@ -1,0 +1,1 @@
+"""The preprocess step: raw click logs into a verified, shuffled, split dataset."""
