@@ -34,6 +34,8 @@ def fetch_artifact(uri: str, folder: Path) -> Path:
             with tarfile.open(archive, "r:gz") as tar:
                 tar.extractall(content, filter="data")
         except (tarfile.TarError, OSError, EOFError) as error:
+            if isinstance(error, OSError) and error.errno:
+                raise  # such as a full disk: nothing is wrong with the archive
             raise InvalidRecords(f"{uri}: not a sound tar.gz ({error}); run the training job again") from error
         os.replace(content, folder)
     return folder

@@ -4,11 +4,11 @@
                versions/<n>/model/...
 """
 
-import json
 import re
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
+from components.documents import read_json, wrong_value
 from components.errors import InvalidConfig, NotPromotable
 from components.storage import write_json_atomic
 
@@ -66,7 +66,7 @@ def read_champion(store: Path, name: str) -> Champion | None:
     """
     path = champion_path(store, name)
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = read_json(path)
     except FileNotFoundError:
         return None
     except ValueError as error:
@@ -75,6 +75,10 @@ def read_champion(store: Path, name: str) -> Champion | None:
     if not isinstance(document, dict) or document.keys() != names or document["format_version"] != FORMAT_VERSION:
         raise NotPromotable(f"{path}: not a champion.json of version {FORMAT_VERSION}; write it anew for one of versions/")
     champion = Champion(**document)
+    if wrong := wrong_value(Champion, champion, "the document"):
+        raise NotPromotable(f"{path}: {wrong}; write it anew for one of versions/")
+    if champion.name != name:
+        raise NotPromotable(f"{path}: is of model {champion.name!r}, not of {name!r}; write it anew for one of versions/")
     if not champion_model(store, champion).is_dir():
         raise NotPromotable(f"{path}: names version {champion.version}, which is not in the store; restore or rewrite it")
     return champion

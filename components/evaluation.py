@@ -1,11 +1,11 @@
 """evaluation.json: what evaluate found out about a model, and what promote decides by."""
 
-import json
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from types import NoneType
 from typing import Any, TypeVar
 
+from components.documents import read_json, wrong_value
 from components.errors import NotPromotable
 from components.storage import write_json_atomic
 
@@ -74,14 +74,14 @@ def read_evaluation(path: Path) -> Evaluation:
     if not path.is_file():
         raise NotPromotable(f"{path}: no such file; make it with ctrflow evaluate")
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = read_json(path)
     except ValueError as error:
         raise NotPromotable(f"{path}: not valid JSON ({error}); evaluate again") from error
     if not isinstance(document, dict) or document.get("format_version") != FORMAT_VERSION:
         raise NotPromotable(f"{path}: format_version {FORMAT_VERSION} is expected; evaluate again")
     champion = document.get("champion")
     try:
-        return _part(
+        evaluation = _part(
             Evaluation,
             {
                 **document,
@@ -94,8 +94,11 @@ def read_evaluation(path: Path) -> Evaluation:
             },
             str(path),
         )
-    except (TypeError, ValueError) as error:
+    except (AttributeError, TypeError, ValueError) as error:
         raise NotPromotable(f"{path}: damaged ({error}); evaluate again") from error
+    if wrong := wrong_value(Evaluation, evaluation, "the document"):
+        raise NotPromotable(f"{path}: {wrong}; evaluate again")
+    return evaluation
 
 
 def _part(kind: type[Part], document: dict[str, Any], place: str) -> Part:

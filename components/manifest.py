@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from components.documents import read_json, wrong_value
 from components.errors import InvalidRecords, WorkflowError
 from components.records import ENCODINGS, Batch, Encoding, Schema, Shard, read_shard
 from components.storage import write_json_atomic
@@ -118,11 +119,21 @@ def read_manifest(dataset: Path) -> Manifest:
     if not path.is_file():
         raise InvalidRecords(f"{dataset}: no {MANIFEST} there, so it is not a dataset; make one with ctrflow preprocess")
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = read_json(path)
     except ValueError as error:
         raise InvalidRecords(f"{path}: not valid JSON ({error}); run preprocess again") from error
     if not isinstance(document, dict) or document.get("format_version") != FORMAT_VERSION:
         raise InvalidRecords(f"{path}: format_version {FORMAT_VERSION} is expected; run preprocess again")
+    try:
+        manifest = _manifest(document, path)
+    except (AttributeError, TypeError) as error:
+        raise InvalidRecords(f"{path}: damaged ({error}); run preprocess again") from error
+    if wrong := wrong_value(Manifest, manifest, "the document"):
+        raise InvalidRecords(f"{path}: {wrong}; run preprocess again")
+    return manifest
+
+
+def _manifest(document: dict[str, Any], path: Path) -> Manifest:
     manifest = _part(Manifest, document, str(path))
     if manifest.encoding not in ENCODINGS:
         raise InvalidRecords(f"{path}: encoding {manifest.encoding!r} is none of {', '.join(ENCODINGS)}")

@@ -8,7 +8,7 @@ Array suffixes: B rows, F fields.
 """
 
 import hashlib
-import json
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path, PurePosixPath
@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from components.documents import read_json, wrong_value
 from components.errors import NotPromotable
 
 FORMAT_VERSION = 1
@@ -70,7 +71,7 @@ def read_model(model: Path, *, verify: bool = True) -> ModelCard:
     if not path.is_file():
         raise NotPromotable(f"{model}: no {MODEL_JSON} there, so training did not finish; train again")
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = read_json(path)
     except ValueError as error:
         raise NotPromotable(f"{path}: not valid JSON ({error}); train again") from error
     if not isinstance(document, dict) or document.get("format_version") != FORMAT_VERSION:
@@ -91,7 +92,12 @@ def load_scorer(model: Path) -> Scorer:
 
     folder = model / SAVED_MODEL
     try:
-        loaded = tf.saved_model.load(str(folder))
+        # TensorFlow takes the path for a pattern, in which [ ] * ? have a meaning; an open folder has a name without them.
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            loaded = tf.saved_model.load(f"/proc/self/fd/{descriptor}")
+        finally:
+            os.close(descriptor)
         signature = loaded.signatures["serving_default"]
     except (OSError, KeyError, ValueError, tf.errors.OpError) as error:
         raise NotPromotable(f"{folder}: TensorFlow cannot load it ({str(error).splitlines()[0]}); train again") from error
@@ -115,12 +121,15 @@ def _card(document: dict[str, Any], path: Path) -> ModelCard:
         files = tuple(
             ModelFile(path=name, bytes=int(file["bytes"]), sha256=str(file["sha256"])) for name, file in document["files"].items()
         )
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise NotPromotable(f"{path}: files is not a table of bytes and sha256 ({error!r}); train again") from error
     for name in ("rank", "world_size", "step", "examples", "field_size", "feature_size", "id_base"):
         if type(document[name]) is not int:
             raise NotPromotable(f"{path}: {name} is {document[name]!r}, a whole number is expected; train again")
-    return ModelCard(**{name: document[name] for name in names if name != "files"}, files=files)
+    card = ModelCard(**{name: document[name] for name in names if name != "files"}, files=files)
+    if wrong := wrong_value(ModelCard, card, "the document"):
+        raise NotPromotable(f"{path}: {wrong}; train again")
+    return card
 
 
 def _verify(model: Path, files: tuple[ModelFile, ...]) -> None:

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from components.documents import read_json
 from components.errors import InvalidConfig
 from components.storage import write_json_atomic
 
@@ -23,6 +24,7 @@ OPTIMIZERS: tuple[Optimizer, ...] = get_args(Optimizer)
 InputMode = Literal["File", "FastFile"]
 Distribution = Literal["FullyReplicated", "ShardedByS3Key"]
 ProbeKind = Literal["none", "input", "compute", "both"]
+LARGEST_SEED = 2**32 - 1  # what the program derives from it must fit in 64 bits
 LOCAL = "local"  # the instance type of a plan for whatever machine the job settings name
 
 
@@ -72,7 +74,7 @@ class ModelSettings:
         _require(self.warmup_steps >= 0, "warmup_steps", self.warmup_steps, "must not be negative")
         _require(self.batch_size >= 1, "batch_size", self.batch_size, "at least 1 is needed")
         _require(self.epochs >= 1, "epochs", self.epochs, "at least 1 is needed")
-        _require(self.seed >= 0, "seed", self.seed, "must not be negative")
+        _require(0 <= self.seed <= LARGEST_SEED, "seed", self.seed, f"must be in 0..{LARGEST_SEED}")
         _require(0 < self.stale_update_factor <= 1, "stale_update_factor", self.stale_update_factor, "must be in (0, 1]")
 
 
@@ -282,7 +284,7 @@ def read_plan(path: Path) -> Plan:
     if not path.is_file():
         raise InvalidConfig(f"{path}: no such plan; make one with ctrflow select, or give --strategy")
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = read_json(path)
     except ValueError as error:
         raise InvalidConfig(f"{path}: not valid JSON ({error}); run ctrflow select again") from error
     if not isinstance(document, dict) or document.pop("format_version", None) != FORMAT_VERSION:

@@ -3,7 +3,6 @@
 profile.json, written by profile_utilization and read by select_strategy, is the settings and a list of probes.
 """
 
-import json
 import logging
 import time
 from collections.abc import Mapping, Sequence
@@ -13,6 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from components.artifacts import fetch_artifact
+from components.documents import read_json
 from components.errors import InvalidConfig, TrainingJobFailed
 from components.manifest import MANIFEST
 from components.plan import LOCAL, ModelSettings, Plan, ProbeKind, Threads, checked_arguments, hyperparameters
@@ -226,7 +226,7 @@ def read_profile(path: Path) -> Profile:
     if not path.is_file():
         raise InvalidConfig(f"{path}: no such profile; make one with ctrflow profile")
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = read_json(path)
     except ValueError as error:
         raise InvalidConfig(f"{path}: not valid JSON ({error}); run ctrflow profile again") from error
     if not isinstance(document, dict) or document.pop("format_version", None) != FORMAT_VERSION:

@@ -27,7 +27,7 @@ _STYLE = """
   :root { --ink: #e3e8ef; --soft: #9aa6b5; --ground: #14181f; --line: #343c48; --warn: #46380f; }
 }
 body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--ground); max-width: 960px; margin: 2rem auto;
-  padding: 0 1rem; overflow-wrap: anywhere; }
+  padding: 0 1rem; overflow-wrap: break-word; }
 h1 { font-size: 1.6rem; margin: 0 0 .25rem; }
 h2 { font-size: 1.2rem; margin: 2rem 0 .5rem; border-bottom: 1px solid var(--line); }
 .summary { font-size: 1.1rem; color: var(--soft); margin-top: 0; }
@@ -36,7 +36,7 @@ h2 { font-size: 1.2rem; margin: 2rem 0 .5rem; border-bottom: 1px solid var(--lin
 table { border-collapse: collapse; margin: .75rem 0; }
 th, td { text-align: left; padding: .25rem .9rem .25rem 0; border-bottom: 1px solid var(--line); vertical-align: top; }
 th { color: var(--soft); font-weight: 600; }
-td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
+td.number, th.number { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
 figure { margin: 1rem 0; }
 figcaption { font-weight: 600; }
 svg { width: 100%; max-width: 760px; height: auto; font: 12px system-ui, sans-serif; }
@@ -133,7 +133,7 @@ def _number(value: float) -> str:
 def _bars(title: str, unit: str, bars: Sequence[tuple[str, float]]) -> str:
     if not bars:
         return "<p>nothing measured</p>"
-    left, right, step, width = 250, 110, 26, 760
+    left, right, step, width = 250, 160, 26, 760
     finite = [value for _, value in bars if math.isfinite(value)]
     low, high = min([0.0, *finite]), max([0.0, *finite])
     scale = (width - left - right) / ((high - low) or 1.0)

@@ -164,11 +164,15 @@ def _client(service: str, endpoint: str | None) -> Any:
     local = endpoint is not None and not _is_aws(endpoint)
     # Standard mode with 8 tries outlasts 13 s of throttling. An endpoint on this machine either answers or is gone.
     retries = {"mode": "standard", "total_max_attempts": 2 if local else 8}
-    config = Config(retries=retries, connect_timeout=5, read_timeout=30)
+    # No proxy leads to this machine's own loopback. None asks the environment for one.
+    config = Config(retries=retries, connect_timeout=5, read_timeout=30, proxies={} if local else None)
+    who = {}
     if local:  # any signature will do, and the user's own credentials stay out of it
         who = {"aws_access_key_id": "local", "aws_secret_access_key": "local", "region_name": "us-east-1"}
+    try:
         return boto3.Session().client(service, endpoint_url=endpoint, config=config, **who)
-    return boto3.Session().client(service, endpoint_url=endpoint, config=config)
+    except (BotoCoreError, ValueError) as error:  # such as an AWS_PROFILE that is not there, no region, or a malformed endpoint
+        raise InvalidConfig(f"AWS settings of this environment: {error}; correct AWS_* variables and ~/.aws/config") from error
 
 
 def _is_aws(endpoint: str) -> bool:
@@ -375,8 +379,11 @@ class _JobLogs:
 
 @contextmanager
 def _sigterm_as_exit() -> Iterator[None]:
-    """SIGTERM ends the block with SystemExit(143); repeated ones do not disturb the way out."""
-    if threading.current_thread() is not threading.main_thread():
+    """SIGTERM ends the block with SystemExit(143); repeated ones do not disturb the way out.
+
+    A caller who handles SIGTERM already, or may not on this thread, keeps what there is.
+    """
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         yield
         return
     asked = False

@@ -1,10 +1,10 @@
 """training.json: what a training job says about its own run; written by the training program, read by the steps."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from components.documents import read_json
 from components.errors import TrainingJobFailed
 
 TRAINING = "training.json"
@@ -87,7 +87,7 @@ def read_training_result(path: Path, *, job: str) -> TrainingResult:
     if not path.is_file():
         raise TrainingJobFailed(f"{job}: completed without {path.name} in its output; rank 0 did not finish, see the job's log")
     try:
-        return _numbers(json.loads(path.read_text(encoding="utf-8")))
-    except (KeyError, TypeError, ValueError) as error:
+        return _numbers(read_json(path))
+    except (KeyError, OverflowError, TypeError, ValueError) as error:
         reason = f"{type(error).__name__}: {error}"
         raise TrainingJobFailed(f"{job}: {path.name} is damaged or of another version ({reason}); rebuild the image") from error

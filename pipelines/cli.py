@@ -1,14 +1,16 @@
 """The command line: every verb a thin layer over a function.
 
-A WorkflowError is printed as one line and the exit code is 1; anything else is a bug and keeps its traceback.
+A WorkflowError is printed as one line and the exit code is 1; a signal that asks to end is one line too, and 128 and its number;
+a full disk and its like are one line; anything else is a bug and keeps its traceback.
 """
 
+import errno
 import json
 import logging
 import sys
 import time
 from collections.abc import Callable
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,22 +18,45 @@ import click
 
 from components.errors import InvalidConfig, WorkflowError
 from components.plan import OPTIMIZERS, STRATEGIES
+from pipelines.signals import Stopped, raising_signals
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 FOLDER = click.Path(file_okay=False, path_type=Path)
 FILE = click.Path(dir_okay=False, path_type=Path)
 PATH = click.Path(path_type=Path)
+# Trouble of the machine, not of ours, wherever it strikes.
+WHAT_TO_DO = {
+    errno.ENOSPC: "free some space, or choose a folder on another disk",
+    errno.EDQUOT: "free some space, or choose a folder on another disk",
+    errno.EROFS: "choose a folder that can be written",
+    errno.EACCES: "change its permissions, or choose another path",
+    errno.ENOTDIR: "a file is in the way of a folder; choose another path",
+    errno.EISDIR: "a folder is in the way of a file; choose another path",
+    errno.EEXIST: "a file is in the way; choose another path",
+}
 
 
 class Commands(click.Group):
-    """Prints WorkflowErrors as one line."""
+    """Prints WorkflowErrors and signals as one line."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            return super().invoke(ctx)
+            with raising_signals():
+                return super().invoke(ctx)
         except WorkflowError as error:
             click.echo(f"ctrflow: {error}", err=True)
             ctx.exit(1)
+        except OSError as error:
+            if error.errno not in WHAT_TO_DO:
+                raise
+            click.echo(
+                f"ctrflow: {error.filename or ctx.invoked_subcommand}: {error.strerror}; {WHAT_TO_DO[error.errno]}", err=True
+            )
+            ctx.exit(1)
+        except Stopped as stopped:
+            with suppress(OSError):  # a terminal that was closed takes no lines
+                click.echo(f"ctrflow: stopped by {stopped}; everything that ran has ended", err=True)
+            ctx.exit(128 + stopped.number)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
@@ -87,23 +112,42 @@ def widths(deep_layers: str) -> tuple[int, ...]:
 def local_jobs() -> Any:
     """JobSettings of training jobs at an endpoint of this command's own, in a folder that vanishes with it.
 
-    SIGTERM and SIGINT end the jobs first.
+    A signal ends the jobs first.
     """
     import os
     import tempfile
 
     from components.images import TRAINING
     from components.probes import JobSettings
-    from pipelines.local.run import STOP_GRACE_S, job_settings, raising_signals
+    from pipelines.local.run import STOP_GRACE_S, job_settings
     from pipelines.local.sagemaker import LocalSageMaker
     from pipelines.runs import new_run_id
 
     if os.environ.get("AWS_ENDPOINT_URL_SAGEMAKER"):
         raise InvalidConfig("AWS_ENDPOINT_URL_SAGEMAKER is set; unset it, this command starts an endpoint of its own")
     with tempfile.TemporaryDirectory(prefix="ctrflow-jobs-") as folder:
-        with raising_signals(), LocalSageMaker(Path(folder), stop_grace_s=STOP_GRACE_S) as endpoint:
+        with LocalSageMaker(Path(folder), stop_grace_s=STOP_GRACE_S) as endpoint:
             os.environ["AWS_ENDPOINT_URL_SAGEMAKER"] = endpoint.url
             yield JobSettings(**json.loads(job_settings(Path(folder), TRAINING)), run_id=new_run_id())
+
+
+def check_options(**options: Any) -> None:
+    """Refuse before the first step what a later one would refuse after hours of work."""
+    from components.plan import direct_plan
+    from components.preprocess.step import PreprocessConfig
+    from components.profile_utilization.step import ProfileConfig
+    from components.promote.step import PromoteConfig
+
+    def of(*names: str) -> dict[str, Any]:
+        return {name: options[name] for name in names}
+
+    PreprocessConfig(**of("format", "field_size", "feature_size", "id_base", "validation_fraction", "seed"))
+    names = ("deep_layers", "embedding_size", "optimizer", "learning_rate", "warmup_steps", "batch_size", "epochs", "seed")
+    settings = model_settings(**of(*names))
+    ProfileConfig(settings=settings, budget_s=options["profile_budget_s"])
+    if options["strategy"]:
+        direct_plan(options["strategy"], settings)
+    PromoteConfig(**of("name", "margin", "require_promotion"))
 
 
 def report_beside(out: Path) -> Path:
@@ -205,20 +249,33 @@ def select(profile: Path, out: Path, dataset: Path | None, strategy: Any) -> Non
 @click.argument("out", type=FOLDER)
 @click.option("--plan", type=FILE, help="plan.json of ctrflow select")
 @click.option("--strategy", type=click.Choice(STRATEGIES), help="without a plan: how to train")
+@click.option("--hosts", type=click.IntRange(min=1), help="without a plan; default 1, for parameter_server 2")
+@click.option("--workers-per-host", type=click.IntRange(min=1), help="without a plan; default 1, for horovod on one host 2")
 @click.option("--steps", type=int, help="so many steps instead of epochs")
 @click.option("--seed", type=int, default=1)
 @model_options
-def train(dataset: Path, out: Path, plan: Path | None, strategy: Any, steps: int | None, **settings: Any) -> None:
+def train(
+    dataset: Path,
+    out: Path,
+    plan: Path | None,
+    strategy: Any,
+    hosts: int | None,
+    workers_per_host: int | None,
+    steps: int | None,
+    **settings: Any,
+) -> None:
     """Train on DATASET; writes OUT/model, OUT/training.json and OUT/report.html."""
     from components.plan import direct_plan
     from components.train import step
 
     ctx = click.get_current_context()
+    placed = {"strategy": strategy, "hosts": hosts, "workers_per_host": workers_per_host}
     given = [name for name in settings if ctx.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT]
-    if plan and (given or strategy):
-        options = ", ".join(f"--{name.replace('_', '-')}" for name in ([*given, "strategy"] if strategy else given))
+    given += [name for name, value in placed.items() if value is not None]
+    if plan and given:
+        options = ", ".join(f"--{name.replace('_', '-')}" for name in given)
         raise InvalidConfig(f"{options} with --plan: the plan decides that; leave out one of them")
-    chosen = plan or direct_plan(strategy or "single", model_settings(**settings))
+    chosen = plan or direct_plan(strategy or "single", model_settings(**settings), hosts=hosts, workers_per_host=workers_per_host)
     with local_jobs() as jobs:
         result = step.train(
             step.TrainStepConfig(steps=steps), dataset, chosen, out / "model", out / "training.json", out / "report.html", jobs
@@ -295,7 +352,7 @@ def run(
 
     options["format"] = options.pop("source_format")
     options["strategy"] = options["strategy"] or ""
-    widths(options["deep_layers"])
+    check_options(**options)
     # The run's own lines say what matters; what the endpoint logs is in the record.
     logging.getLogger().setLevel(logging.INFO if verbose else logging.WARNING)
     code = run_pipeline(

@@ -52,9 +52,10 @@ def add_version(store: Path, name: str, version: int, model: Path, evaluation: P
         The model folder within the store.
     """
     target = version_path(store, name, version)
-    for leftover in target.parent.glob(".*"):
-        # We hold the lock, so whoever was writing this was killed.
-        shutil.rmtree(leftover)
+    for leftover in target.parent.glob(".[0-9]*.*"):
+        # We hold the lock, so whoever was writing this was killed. Anything else that is hidden here is not ours.
+        if leftover.is_dir():
+            shutil.rmtree(leftover)
     with publish_folder(target, marker=PROMOTION_JSON) as work:
         shutil.copytree(model, work / "model")
         shutil.copyfile(evaluation, work / "evaluation.json")

@@ -14,26 +14,39 @@ from components.select_strategy.cost_model import Candidate, candidates, obstacl
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """A candidate and the real job that it ran."""
+    """A candidate and the real job that it ran; with `jobs` > 1 the probe's rate is their mean."""
 
     candidate: Candidate
     probe: Probe
+    jobs: int = 1
 
 
-def select(profile: Profile, race: Sequence[Measured]) -> Plan:
-    """The winner's plan with all rungs.
+def leader(race: Sequence[Measured]) -> Measured:
+    """Who wins the race: the single process, unless a challenger is faster by more than noise.
 
     Args:
         race: the single process first, then its challengers. More workers must win by more than noise, for they cost more to run.
     """
-    single, challengers = race[0], race[1:]
+    single = race[0]
     if single.candidate.strategy != "single":
         raise InvalidConfig(f"race: the first entry must be the single process, not {single.candidate.strategy}")
     winner = single
-    for challenger in challengers:
+    for challenger in race[1:]:
         bar = max(single.probe.examples_per_s * (1 + NOISE), winner.probe.examples_per_s)
         if challenger.probe.examples_per_s > bar:
             winner = challenger
+    return winner
+
+
+def mean(first: Measured, second: Measured) -> Measured:
+    """Two jobs of one candidate as one measurement."""
+    rate = (first.probe.examples_per_s * first.jobs + second.probe.examples_per_s * second.jobs) / (first.jobs + second.jobs)
+    return replace(second, probe=replace(second.probe, examples_per_s=rate), jobs=first.jobs + second.jobs)
+
+
+def select(profile: Profile, race: Sequence[Measured]) -> Plan:
+    """The winner's plan with all rungs; `race` as `leader` takes it."""
+    winner, single, challengers = leader(race), race[0], race[1:]
     rungs = (
         *_single_process_rungs(profile, single.candidate),
         *(_race_rung(challenger, single) for challenger in challengers),
@@ -154,10 +167,11 @@ def _is_stale(measured: Measured) -> bool:
 
 
 def _choice_rung(winner: Measured, losers: Sequence[Measured]) -> Rung:
+    where = "a real job" if winner.jobs == 1 else f"{winner.jobs} real jobs"
     return Rung(
         name="choice",
         decision=str(winner.candidate),
-        measured=f"{winner.probe.examples_per_s:,.0f} examples/s in a real job",
+        measured=f"{winner.probe.examples_per_s:,.0f} examples/s in {where}",
         beat="; ".join(f"{loser.candidate}: {loser.probe.examples_per_s:,.0f}" for loser in losers) or "nothing else was tried",
         passed=True,
     )

@@ -2,18 +2,21 @@
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import click
 
+from components.errors import WorkflowError
 from components.images import TRAINING
 from pipelines.compiled import compile_retrain
 from pipelines.console import RunConsole, summary
-from pipelines.local.run import LocalRun, RunStopped, job_settings
+from pipelines.local.run import LocalRun, job_settings
 from pipelines.runs import RunRecord, new_run_id
 from pipelines.sample import write_sample
+from pipelines.signals import Stopped
 
 SAMPLE_SEED = 1
 
@@ -26,6 +29,23 @@ def built_in_sample(runs: Path, rows: int) -> tuple[Path, float]:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_sample(path, rows, SAMPLE_SEED)
     return path, float(json.loads(facts.read_text(encoding="utf-8"))["best_auc"])
+
+
+@contextmanager
+def recorded(record: RunRecord) -> Iterator[None]:
+    """However the block ends, the record says so."""
+    try:
+        yield
+    except Stopped as stopped:
+        record.end("stopped", f"stopped by {stopped}")
+        raise
+    except WorkflowError as error:
+        record.end("failed", str(error))
+        raise
+    except BaseException as error:
+        record.end("failed", f"{type(error).__name__}: {error}")
+        raise
+    record.end("succeeded")
 
 
 def run_pipeline(
@@ -61,16 +81,18 @@ def run_pipeline(
     }
     record = RunRecord(runs.absolute(), run_id, parameters)
     console = RunConsole(verbose=verbose)
-    console.console.print(f"run {run_id} in {folder}", markup=False)
-    if pipeline is None:
-        pipeline = folder / "pipeline.yaml"
-        compile_retrain(pipeline)
-    local = LocalRun(record, pipeline, parameters, console.listener())
     try:
-        local.run()
-    except RunStopped as stopped:
+        with recorded(record):
+            console.console.print(f"run {run_id} in {folder}", markup=False, soft_wrap=True)
+            if pipeline is None:
+                pipeline = folder / "pipeline.yaml"
+                compile_retrain(pipeline)
+            local = LocalRun(record, pipeline, parameters, console.listener())
+            local.run()
+    except Stopped as stopped:
         console.stop()
-        click.echo(f"ctrflow: stopped by {stopped}; everything that ran has ended; record: {folder / 'run.json'}", err=True)
+        with suppress(OSError):  # a terminal that was closed takes no lines
+            click.echo(f"ctrflow: stopped by {stopped}; everything that ran has ended; record: {folder / 'run.json'}", err=True)
         return 128 + stopped.number
     finally:
         console.stop()

@@ -28,7 +28,12 @@ def main() -> None:
     signal.signal(signal.SIGTERM, end_group)
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     from kfp import components, local
+    from kfp.local import subprocess_task_handler
 
+    # KFP writes its interpreter's path over every "python3" of a step's command: also within paths of data, and unquoted into a
+    # shell's text. Here the command stays as it is, and this interpreter is the first python3 on the path.
+    subprocess_task_handler.replace_python_executable = lambda command, interpreter: command
+    os.environ["PATH"] = f"{os.path.dirname(sys.executable)}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
     local.init(local.SubprocessRunner(use_venv=False), pipeline_root=root)
     retrain = components.load_component_from_file(pipeline)
     with open(parameters, encoding="utf-8") as file:

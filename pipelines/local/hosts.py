@@ -86,6 +86,11 @@ class Host:
         return self.base / "output" / "data"
 
     @property
+    def temporary(self) -> Path:
+        """What a container's /tmp is: gone with the host. TensorFlow leaves files there when its process is killed."""
+        return self.base / "tmp"
+
+    @property
     def failure(self) -> Path:
         return self.base / "output" / "failure"
 
@@ -95,7 +100,14 @@ class Host:
     def prepare(self, given: HostInput) -> None:
         """Make the folders and the three files of input/config."""
         config = self.base / "input" / "config"
-        for folder in (config, self.base / "input" / "data", self.model, self.output_data, self.base / "checkpoints"):
+        for folder in (
+            config,
+            self.temporary,
+            self.base / "input" / "data",
+            self.model,
+            self.output_data,
+            self.base / "checkpoints",
+        ):
             folder.mkdir(parents=True)
         resources = {
             "current_host": self.name,
@@ -120,6 +132,7 @@ class Host:
             "TRAINING_JOB_ARN": given.job_arn,
             "CTRFLOW_HOST_ADDRESSES": json.dumps({host_name(host): host_address(host) for host in range(given.hosts)}),
             "CTRFLOW_PORT_BASE": str(port_base),
+            "TMPDIR": str(self.temporary),
             "PYTHONUNBUFFERED": "1",  # the log is followed as it is written
         }
         with self.log.open("ab") as log:

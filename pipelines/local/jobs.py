@@ -139,6 +139,7 @@ class Job:
             ending = failed(f"InternalServerError: {type(error).__name__}: {error}")
         for host in self.hosts:
             host.kill()
+            shutil.rmtree(host.temporary, ignore_errors=True)
         with self._lock:
             if ending is COMPLETED and self.status == "Stopping":
                 ending = STOPPED
@@ -245,9 +246,9 @@ class Job:
         in_time = [(when, host.index, host) for when, host in written if when <= before]
         if in_time and (text := min(in_time)[2].failure.read_text(errors="replace").strip()):
             return text
-        how = f"exit code {code}"
         if code > 128 and code - 128 in set(signal.Signals):
-            how += f" ({signal.Signals(code - 128).name})"
+            return f"{first.name} was killed by signal {code - 128} ({signal.Signals(code - 128).name}) and left no output/failure"
+        how = f"exit code {code}"
         lines = first.log.read_text(errors="replace").strip().splitlines()
         return f"{first.name} ended with {how} and no output/failure; its last line: {lines[-1] if lines else '(none)'}"
 

@@ -10,6 +10,7 @@ everything.
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,7 +19,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import FrameType
 from typing import IO, Any
 
 import psutil
@@ -38,14 +38,6 @@ END_DEADLINE_S = 6.0
 
 class RunFailed(WorkflowError):
     """A step failed; the message names step, reason and log."""
-
-
-class RunStopped(BaseException):
-    """SIGINT or SIGTERM arrived; carries the number."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(signal.Signals(number).name)
-        self.number = number
 
 
 @dataclass(frozen=True)
@@ -68,23 +60,6 @@ def job_settings(folder: Path, image: str) -> str:
             "poll_s": LOCAL_POLL_S,
         }
     )
-
-
-@contextmanager
-def raising_signals() -> Iterator[None]:
-    """SIGINT and SIGTERM raise RunStopped inside the block, once."""
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        for each in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(each, signal.SIG_IGN)
-        raise RunStopped(number)
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextmanager
@@ -148,15 +123,17 @@ class LocalRun:
 
         Raises:
             RunFailed: a step failed.
-            RunStopped: a signal arrived; everything that ran has ended.
+            Stopped: a signal arrived, see pipelines.signals; everything that ran has ended.
         """
         self._logs.mkdir()
         folder = self._record.folder
         (folder / "parameters.json").write_text(json.dumps(self._parameters, indent=2), encoding="utf-8")
         command = [sys.executable, "-u", "-m", "pipelines.local.execute"]
         command += [str(self._pipeline), str(folder / "parameters.json"), str(folder)]
+        temporary = folder / "tmp"
+        temporary.mkdir()
         try:
-            with raising_signals(), LocalSageMaker(folder / "jobs", stop_grace_s=STOP_GRACE_S) as endpoint:
+            with LocalSageMaker(folder / "jobs", stop_grace_s=STOP_GRACE_S) as endpoint:
                 environment = {
                     **os.environ,
                     "AWS_ENDPOINT_URL_SAGEMAKER": endpoint.url,
@@ -164,6 +141,8 @@ class LocalRun:
                     "TF_CPP_MIN_LOG_LEVEL": "2",
                     # kfp.local looks for newer releases of itself otherwise.
                     "KFP_DISABLE_VERSION_CHECK": "1",
+                    # KFP leaves a folder for each step, and a killed step leaves its own.
+                    "TMPDIR": str(temporary),
                 }
                 with process_group(command, environment) as process:
                     assert process.stdout is not None
@@ -171,18 +150,9 @@ class LocalRun:
                     process.wait()
                 self._check_end(process.returncode)
                 self.endpoint_s = _endpoint_seconds(endpoint)
-        except RunFailed as error:
-            self._record.end("failed", str(error))
-            raise
-        except RunStopped as stopped:
-            self._record.end("stopped", f"stopped by {stopped}")
-            raise
-        except BaseException as error:
-            self._record.end("failed", f"{type(error).__name__}: {error}")
-            raise
         finally:
             gather_artifacts(folder)
-        self._record.end("succeeded")
+            shutil.rmtree(temporary, ignore_errors=True)
 
     def _follow(self, output: IO[str]) -> None:
         """Every line into the log of its task, every event to the record and the listener."""
@@ -231,11 +201,12 @@ class LocalRun:
     def _check_end(self, code: int) -> None:
         if code == 0:
             return
+        why = f"KFP's process was killed by signal {-code} ({signal.Signals(-code).name})" if code < 0 else reason(self._lines)
         failed = [task for task in self._record.run.tasks if task.state != "succeeded"]
         if failed:
             name, log = failed[-1].name, self._logs / f"{failed[-1].name}.log"
-            raise RunFailed(f"step {name} failed: {failed[-1].error or reason(self._lines)}; log: {log}")
-        raise RunFailed(f"the pipeline failed: {reason(self._lines)}; log: {self._logs / 'pipeline.log'}")
+            raise RunFailed(f"step {name} failed: {failed[-1].error or why}; log: {log}")
+        raise RunFailed(f"the pipeline failed: {why}; log: {self._logs / 'pipeline.log'}")
 
 
 def gather_artifacts(folder: Path) -> None:

@@ -13,6 +13,8 @@ _WORK_BEGINS = "Looking for component "
 _WORK_ENDS = "Wrote executor output file to"
 _OUR_ERROR = re.compile(r"^(?:\s*)components\.errors\.(?P<kind>\w+): (?P<text>.*)$")
 _ANY_ERROR = re.compile(r"^(?:\s*)(?P<text>[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit)\b.*)$")
+# What the shell around a step says of it.
+_KILLED = re.compile(r"^\s*Killed$")
 _PREFIX = re.compile(r"^\s*\[KFP Executor [^\]]*\]: ")
 
 Kind = Literal["started", "line", "work_begins", "work_ends", "succeeded", "failed"]
@@ -54,6 +56,8 @@ def reason(lines: Iterable[str]) -> str:
     """The one-line error of a failed task: our own error if there is one, else the last exception of the traceback."""
     found = ""
     for line in lines:
+        if _KILLED.match(line):
+            found = "its process was killed by signal 9 (SIGKILL); if nobody did that, memory ran out"
         if ours := _OUR_ERROR.match(line):
             return ours["text"]
         if other := _ANY_ERROR.match(line):

@@ -1,13 +1,16 @@
 """Every step as a command on plain paths, and what the commands say to bad input."""
 
 import json
+import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
+SMALL = ("--embedding-size", "8", "--deep-layers", "16", "--batch-size", "256")
 
 
 def test_the_steps_one_by_one(ctrflow: Run, tmp_path: Path) -> None:
@@ -27,6 +30,10 @@ def test_the_steps_one_by_one(ctrflow: Run, tmp_path: Path) -> None:
     assert ok("promote", "trained/model", "evaluation", "models").startswith("promoted")
     assert json.loads((tmp_path / "models/deepfm/champion.json").read_text())["version"] == 1
     assert "12,800 examples" in ok("train", "dataset", "direct", "--strategy", "single", "--steps", 50, *model)
+    ok("train", "dataset", "two-hosts", "--strategy", "horovod", "--hosts", 2, "--steps", 50, *model)
+    single, ring = (json.loads((tmp_path / out / "training.json").read_text()) for out in ("direct", "two-hosts"))
+    assert (ring["hosts"], ring["workers_per_host"], ring["world_size"]) == (2, 1, 2)
+    assert ring["final_loss"] == pytest.approx(single["final_loss"], rel=1e-4)
     for page in ("dataset", "profile/report", "plan/report", "trained/report", "evaluation/report", "evaluation/promotion/report"):
         assert (tmp_path / f"{page}.html").is_file()
 
@@ -50,6 +57,11 @@ def test_the_steps_one_by_one(ctrflow: Run, tmp_path: Path) -> None:
         (("promote", "nowhere", "nowhere", "store"), "nowhere"),
         (("sample", "out", "--rows", "3"), "3"),
         (("run", "--data", "none.tsv"), "step preprocess failed: "),
+        (("run", "--name", "a/b"), "name 'a/b': 1 to 63 letters"),
+        (("run", "--margin", "3"), "margin 3.0: an AUC difference in 0..0.5 is expected"),
+        (("run", "--seed", "99999999999"), "seed 99999999999: must be in 0..4294967295"),
+        (("run", "--strategy", "horovod", "--batch-size", "255"), "batch_size 255: must be a multiple of the 2 workers"),
+        (("sample", "bad.tsv/clicks.tsv"), "a file is in the way"),
     ],
     ids=lambda value: " ".join(map(str, value)) if isinstance(value, tuple) else "",
 )
@@ -64,3 +76,53 @@ def test_bad_input_is_one_line_and_leaves_nothing(ctrflow: Run, tmp_path: Path, 
     assert says in line
     assert "Traceback" not in done.stderr
     assert {path.name for path in tmp_path.iterdir()} <= {"empty.tsv", "bad.tsv", "bad.libsvm", "runs"}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_while_the_sample_is_written_is_one_line_and_leaves_nothing(
+    start: Callable[..., Any], tmp_path: Path, number: signal.Signals
+) -> None:
+    command = start("run", "--sample-rows", "400000")
+    command.wait_for(lambda: bool(list(tmp_path.glob("runs/sample/.clicks*"))))
+    command.process.send_signal(number)
+    assert command.process.wait(10) == 128 + number
+    assert command.output() == f"ctrflow: stopped by {number.name}; everything that ran has ended\n"
+    assert list(tmp_path.glob("runs/sample/*")) == []
+
+
+def test_a_closed_terminal_ends_a_training_and_its_processes(start: Callable[..., Any], ctrflow: Run, tmp_path: Path) -> None:
+    assert ctrflow("sample", "clicks.tsv", "--rows", 2000, cwd=tmp_path).returncode == 0
+    assert ctrflow("preprocess", "clicks.tsv", "dataset", cwd=tmp_path).returncode == 0
+    command = start("train", "dataset", "trained", "--epochs", "1000", *SMALL)
+    command.wait_for(lambda: any("components.train.program" in child.cmdline() for child in command.look()))
+    command.process.send_signal(signal.SIGHUP)
+    assert command.process.wait(20) == 129, command.output()
+    assert command.output().splitlines()[-1] == "ctrflow: stopped by SIGHUP; everything that ran has ended"
+    assert "Traceback" not in command.output()
+    assert command.left_over() == []
+    assert not (tmp_path / "trained").exists()
+
+
+def test_no_proxy_profile_or_odd_folder_name_comes_between_the_steps_of_one_machine(
+    ctrflow: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "my python3 [ünï] runs"
+    (folder / "tmp dir").mkdir(parents=True)
+    for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "grpc_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    monkeypatch.setenv("TMPDIR", str(folder / "tmp dir"))
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "rubbish")
+    monkeypatch.setenv("LC_ALL", "C")
+    monkeypatch.delenv("HOME", raising=False)
+    done = ctrflow("run", "--sample-rows", 5000, *SMALL, "--strategy", "parameter_server", "--profile-budget-s", 3, cwd=folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert list((folder / "tmp dir").iterdir()) == []
+
+
+def test_an_unknown_aws_profile_is_one_line(ctrflow: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert ctrflow("sample", "clicks.tsv", "--rows", 200, cwd=tmp_path).returncode == 0
+    assert ctrflow("preprocess", "clicks.tsv", "dataset", cwd=tmp_path).returncode == 0
+    monkeypatch.setenv("AWS_PROFILE", "nowhere")
+    done = ctrflow("train", "dataset", "trained", cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith("ctrflow: AWS settings of this environment: The config profile (nowhere)")

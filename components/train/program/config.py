@@ -13,6 +13,9 @@ StrategyName = Literal["single", "horovod", "parameter_server"]
 OptimizerName = Literal["adam", "adagrad", "sgd"]
 ProbeName = Literal["none", "input", "compute", "both"]
 
+# Seeds of epochs are made from it, and must fit in 64 bits.
+LARGEST_SEED = 2**32 - 1
+
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
@@ -22,6 +25,8 @@ class TrainConfig:
     default.
     `field_size` and `feature_size` 0 mean: as the manifest says; anything else must agree with it. `max_seconds` ends a probe
     early.
+    `checkpoint_steps` 0 writes no checkpoints; otherwise one every so many steps and at the end, of which `keep_checkpoints` are
+    kept.
     `ps_synchronous` makes parameter servers combine all workers' gradients at each step, to compare them with the other strategies.
     """
 
@@ -45,17 +50,21 @@ class TrainConfig:
     ps_synchronous: bool = False
     probe: ProbeName = "none"
     max_seconds: float = 0.0
+    checkpoint_steps: int = 0
+    keep_checkpoints: int = 3
 
     def __post_init__(self) -> None:
         for name, kind in (("strategy", StrategyName), ("optimizer", OptimizerName), ("probe", ProbeName)):
             if getattr(self, name) not in get_args(kind):
                 raise InvalidConfig(f"{name} {getattr(self, name)!r} is none of {', '.join(get_args(kind))}")
-        for name in ("embedding_size", "batch_size", "epochs", "workers_per_host"):
+        for name in ("embedding_size", "batch_size", "epochs", "workers_per_host", "keep_checkpoints"):
             if getattr(self, name) < 1:
                 raise InvalidConfig(f"{name} {getattr(self, name)}: at least 1 is needed")
-        for name in ("field_size", "feature_size", "warmup_steps", "steps", "seed", "max_seconds"):
+        for name in ("field_size", "feature_size", "warmup_steps", "steps", "max_seconds"):
             if getattr(self, name) < 0:
                 raise InvalidConfig(f"{name} {getattr(self, name)}: must not be negative")
+        if not 0 <= self.seed <= LARGEST_SEED:
+            raise InvalidConfig(f"seed {self.seed}: must be in 0..{LARGEST_SEED}")
         for name in ("intra_op_threads", "inter_op_threads", "omp_threads"):
             if not 0 <= getattr(self, name) <= 1024:
                 raise InvalidConfig(f"{name} {getattr(self, name)}: must be in 0..1024, 0 for the default")

@@ -43,6 +43,10 @@ class Container:
         return self.base / "output" / "data"
 
     @property
+    def checkpoints(self) -> Path:
+        return self.base / "checkpoints"
+
+    @property
     def failure(self) -> Path:
         return self.base / "output" / "failure"
 

@@ -74,12 +74,19 @@ class DenseOptimizer:
         self._config = config
         self._variables = variables
         start = SLOT_START[config.optimizer]
-        self._slots = [[tf.Variable(tf.fill(v.shape, start)) for _ in range(SLOTS[config.optimizer])] for v in variables]
+        self.slots = [[tf.Variable(tf.fill(v.shape, start)) for _ in range(SLOTS[config.optimizer])] for v in variables]
 
     def apply(self, gradients: list[Any], step: Any) -> None:
         rate = learning_rate(self._config, step)
-        for variable, slots, gradient in zip(self._variables, self._slots, gradients, strict=True):
+        for variable, slots, gradient in zip(self._variables, self.slots, gradients, strict=True):
             parameter, new = update(self._config.optimizer, variable, list(slots), gradient, step, rate)
             variable.assign(parameter)
             for slot, value in zip(slots, new, strict=True):
                 slot.assign(value)
+
+    def named(self, step: Any) -> dict[str, Any]:
+        """Step, variables and slots by the names that a checkpoint gives them."""
+        found = {"step": step, **{f"dense_{index}": variable for index, variable in enumerate(self._variables)}}
+        for index, slots in enumerate(self.slots):
+            found |= {f"dense_{index}_slot_{slot}": variable for slot, variable in enumerate(slots)}
+        return found

@@ -5,8 +5,9 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,6 +22,7 @@ log = logging.getLogger(__name__)
 # Steps that tracing, allocation and filling the prefetch buffer distort; they are left out of rates and percentiles.
 WARMUP_STEPS = 5
 LOG_EVERY_S = 5.0
+TOUCH_EVERY_S = 1.0
 LOSSES_KEPT = 200
 # Ranks must leave a time-limited probe at the same step, and agreeing costs a message.
 AGREE_EVERY = 5
@@ -35,6 +37,8 @@ class Strategy(Protocol):
 
     def train(self, batch: tuple[Any, Any, Any]) -> float: ...
     def stop_together(self, wish: bool) -> bool: ...
+    def state(self) -> dict[str, NDArray[Any]]: ...
+    def resume(self, found: tuple[int, Mapping[str, NDArray[Any]]] | None) -> int: ...
     def parameters(self) -> tuple[NDArray[np.float32], list[NDArray[np.float32]]]: ...
     def agree(self, checksum: str) -> bool: ...
 
@@ -58,14 +62,16 @@ class Step:
 
 
 class Recorder:
-    """Collects steps, from any thread; refuses a loss that is not finite."""
+    """Collects steps, from any thread; refuses a loss that is not finite; touches the file `progress` while steps go on."""
 
-    def __init__(self, config: TrainConfig, division: Division, started: float) -> None:
+    def __init__(self, config: TrainConfig, division: Division, begun: int, started: float, progress: Path) -> None:
         self._config = config
-        self._division = division
+        self._division, self._begun = division, begun
         self._process_started = started
         self._started = time.monotonic()
         self._logged = self._started
+        self._progress, self._touched = progress, self._started
+        progress.touch()
         self._lock = threading.Lock()
         self.steps: list[Step] = []
 
@@ -78,6 +84,9 @@ class Recorder:
         with self._lock:
             self.steps.append(step)
             count = len(self.steps)
+            if step.ended - self._touched >= TOUCH_EVERY_S:
+                self._touched = step.ended
+                self._progress.touch()
             quiet = step.ended - self._logged < LOG_EVERY_S
             if not quiet:
                 self._logged = step.ended
@@ -87,7 +96,8 @@ class Recorder:
             )
         if not quiet and self._division.rank == 0:
             loss = "" if step.loss is None else f", loss {step.loss:.5f}"
-            log.info("step %d of %d%s, %.0f examples/s", count, self._division.steps, loss, self.examples_per_s())
+            done = self._begun + sum(each.rows for each in self.steps) // (self._division.batch_size * self._division.size)
+            log.info("step %d of %d%s, %.0f examples/s", done, self._division.steps, loss, self.examples_per_s())
 
     def over(self) -> bool:
         """Whether a probe has used its time; the clock starts when warm-up ends."""
@@ -115,9 +125,10 @@ class Recorder:
         stride = max(-(-len(losses) // LOSSES_KEPT), 1)
         tail = [loss for _, loss in losses[-20:]]
         examples, workers = sum(step.rows for step in self.steps), Counter(step.worker for step in self.steps)
+        due = (self._division.steps - self._begun) * self._division.batch_size * self._division.size
         return {
             "examples": examples,
-            "stopped_early": examples < self._division.steps * self._division.batch_size * self._division.size,
+            "stopped_early": examples < due,
             "examples_per_s": self.examples_per_s(),
             "startup_s": self.steps[0].ended - self._process_started,
             "train_s": self.steps[-1].ended - self._started,
@@ -137,14 +148,24 @@ def _share(parts: Sequence[float | None], durations: Sequence[float]) -> float |
     return sum(seen) / sum(durations) if len(seen) == len(parts) else None
 
 
-def fit(strategy: Strategy, batches: Iterable[Any], config: TrainConfig, recorder: Recorder, steps: int) -> None:
-    """Run the steps of one rank in this process, or until a time-limited probe is over.
+def fit(
+    strategy: Strategy,
+    batches: Iterable[Any],
+    config: TrainConfig,
+    recorder: Recorder,
+    *,
+    begun: int,
+    steps: int,
+    save: Callable[[int], None],
+) -> None:
+    """Run the steps of one rank after the first `begun`, or until a time-limited probe is over.
 
-    `probe` input only reads; compute repeats the first batch; both is training as it is.
+    `probe` input only reads; compute repeats the first batch; both is training as it is. `save` is called where a checkpoint is
+    due.
     """
     iterator = iter(batches)
     cached = next(iterator) if config.probe == "compute" else None
-    for number in range(1, steps + 1):
+    for number in range(begun + 1, steps + 1):
         start = time.monotonic()
         batch = cached if cached is not None else next(iterator)
         read, before = time.monotonic(), strategy.communication_s
@@ -161,5 +182,7 @@ def fit(strategy: Strategy, batches: Iterable[Any], config: TrainConfig, recorde
                 loss=loss,
             )
         )
+        if config.checkpoint_steps and number % config.checkpoint_steps == 0 and number < steps:
+            save(number)
         if config.max_seconds and number % AGREE_EVERY == 0 and strategy.stop_together(recorder.over()):
             return

@@ -4,23 +4,24 @@ Only distinct rows of a batch travel: ids and their gradients are gathered from 
 """
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import horovod.tensorflow as hvd
 import tensorflow as tf
+from numpy.typing import NDArray
 
 from components.train.program.config import TrainConfig
+from components.train.program.input import Source
 from components.train.program.single import Single
 
 
 class HorovodRing(Single):
     """Synchronous data parallel training. Call `hvd.init()` before."""
 
-    def __init__(self, config: TrainConfig, field_size: int, feature_size: int) -> None:
-        super().__init__(config, field_size, feature_size)
+    def __init__(self, config: TrainConfig, source: Source) -> None:
+        super().__init__(config, source)
         self.rank, self.size = hvd.rank(), hvd.size()
-        # The seed already makes all ranks equal; this makes it true whatever the numpy version of a host.
-        hvd.broadcast_variables([self.table, *self.dense], root_rank=0)
         self.communication_s = 0.0
 
     @tf.function(reduce_retracing=True)
@@ -52,6 +53,13 @@ class HorovodRing(Single):
     def agree(self, checksum: str) -> bool:
         """Whether all ranks hold the same parameters."""
         return len(set(hvd.allgather_object(checksum))) == 1
+
+    def resume(self, found: tuple[int, Mapping[str, NDArray[Any]]] | None) -> int:
+        """Rank 0 alone sees its checkpoints: its variables, slots and step go to all ranks."""
+        begun = super().resume(found)
+        # Without a checkpoint too: the seed makes all ranks equal, this makes it true whatever the numpy version of a host.
+        hvd.broadcast_variables(list(self._variables().values()), root_rank=0)
+        return int(hvd.broadcast(tf.constant(begun), root_rank=0, name="begun"))
 
     def stop_together(self, wish: bool) -> bool:
         """Rank 0 decides for all, so that no rank waits for one that left."""

@@ -25,12 +25,13 @@ HEADER_WORDS = BLOCK_HEADER.size // 4
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """The training rows of a job: files in manifest order and what they hold."""
+    """The training rows of a job: files in manifest order and what they hold. `click_rate` is never quite 0 or 1."""
 
     files: tuple[str, ...]
     examples: int
     field_size: int
     feature_size: int
+    click_rate: float
     encoding: Encoding
 
 
@@ -72,6 +73,7 @@ def find_source(data: Path, config: TrainConfig) -> tuple[Source, Manifest]:
         examples=manifest.train.examples,
         field_size=schema.field_size,
         feature_size=schema.feature_size,
+        click_rate=(manifest.train.positives + 1) / (manifest.train.examples + 2),
         encoding=manifest.encoding,
     )
     return source, manifest
@@ -138,8 +140,10 @@ def _epoch(source: Source, global_batch: int, files: Any, seed: Any) -> Any:
     return batches.map(lambda serialized: _parse_examples(serialized, source.field_size), num_parallel_calls=tf.data.AUTOTUNE)
 
 
-def batches(source: Source, division: Division, seed: int) -> Any:
-    """A tf.data.Dataset of `division.steps` batches of this worker: labels float32 [B], ids int32 [B, F], values float32 [B, F]."""
+def batches(source: Source, division: Division, seed: int, begun: int = 0) -> Any:
+    """A tf.data.Dataset of this worker's batches after the first `begun` of `division.steps`: labels float32 [B], ids
+    int32 [B, F], values float32 [B, F].
+    """
     size, batch = division.size, division.batch_size
     epochs = -(-division.steps // division.steps_per_epoch)
     orders = [
@@ -158,7 +162,7 @@ def batches(source: Source, division: Division, seed: int) -> Any:
     options = tf.data.Options()
     # One reader in a fixed order is what makes all workers agree on what a global batch is.
     options.deterministic = True
-    return dataset.take(division.steps).map(own).prefetch(4).with_options(options)
+    return dataset.skip(begun).take(division.steps - begun).map(own).prefetch(4).with_options(options)
 
 
 def explain_damage(data: Path, manifest: Manifest, error: Exception) -> InvalidRecords:

@@ -33,6 +33,8 @@ DNS_DEADLINE_S = 300.0
 POLL_S = 0.05
 # How long the true cause may take to show up behind an error that only says that a peer is gone.
 CAUSE_DEADLINE_S = 5.0
+# How long no step may end, the first one included, once a process is ready. A hang is paid for until then.
+STALL_S = 300.0
 # SageMaker gives a container 120 s after SIGTERM; what serves needs no more than this.
 END_DEADLINE_S = 5.0
 
@@ -43,11 +45,12 @@ class Stopped(Exception):
 
 @dataclass(frozen=True)
 class Child:
-    """A running process and where it leaves its reason when it fails."""
+    """A running process, where it leaves its reason when it fails, and the file that it touches while steps go on."""
 
     role: Role
     process: "subprocess.Popen[bytes]"
     reason: Path
+    progress: Path
 
     def failure(self) -> str | None:
         """What to say about an ended process; None while it runs and when it ended as it should."""
@@ -93,28 +96,57 @@ def start_rendezvous(container: Container, config: TrainConfig, address: str, po
 def start(role: Role, container: Container, environment: Mapping[str, str]) -> Child:
     """Start one process in the base directory: paths of channels are then the same on every host."""
     reason = container.base / "output" / f".failure.{role.kind.replace(' ', '-')}"
+    progress = reason.with_name(reason.name.replace("failure", "progress"))
     reason.parent.mkdir(parents=True, exist_ok=True)
     own = {
         **environment,
         **role.environment,
         "CTRFLOW_ROLE": role.kind,
         "CTRFLOW_FAILURE_FILE": str(reason),
+        "CTRFLOW_PROGRESS_FILE": str(progress),
         "CTRFLOW_LAUNCHER_PID": str(os.getpid()),
         "TF_CPP_MIN_LOG_LEVEL": environment.get("TF_CPP_MIN_LOG_LEVEL", "2"),
         "PYTHONUNBUFFERED": "1",
     }
     command = [sys.executable, "-m", "components.train.program"]
     log.info("starting %s", role.name)
-    return Child(role, subprocess.Popen(command, env=own, cwd=container.base, stdin=subprocess.DEVNULL), reason)
+    return Child(role, subprocess.Popen(command, env=own, cwd=container.base, stdin=subprocess.DEVNULL), reason, progress)
 
 
-def watch(children: Sequence[Child], peers: Peers) -> str | None:
+class Stalls:
+    """Notices that the steps of a process have stopped: its progress file is there and is not touched any more."""
+
+    def __init__(self, children: Sequence[Child], stall_s: float) -> None:
+        self._children, self._stall_s = children, stall_s
+        # File time when last looked at, and when we saw it change: the machine's clock may be set meanwhile.
+        self._seen: dict[str, tuple[int, float]] = {}
+
+    def reason(self) -> str | None:
+        """What to say when a process has made no step for too long."""
+        now = time.monotonic()
+        for child in self._children:
+            try:
+                touched = child.progress.stat().st_mtime_ns
+            except FileNotFoundError:  # starting, or writing the model
+                continue
+            before, since = self._seen.get(child.role.name, (None, now))
+            if touched != before:
+                self._seen[child.role.name] = (touched, now)
+            elif now - since > self._stall_s:
+                return f"{child.role.name}: no step has ended for {self._stall_s:g} s; it hangs, or a process that it waits for"
+        return None
+
+
+def watch(children: Sequence[Child], peers: Peers, stall_s: float) -> str | None:
     """Wait for the end of the job; the reason when it fails, else None."""
+    stalls = Stalls(children, stall_s)
     mains = [child for child in children if child.role.main]
     while True:
         failing = [child for child in children if child.failure() is not None]
         if failing or peers.failure() is not None:
             return first_cause(children, peers)
+        if stalled := stalls.reason():
+            return stalled
         if mains and all(child.process.poll() == 0 for child in mains):
             return None
         if not mains and peers.done():
@@ -135,7 +167,8 @@ def first_cause(children: Sequence[Child], peers: Peers) -> str:
         if told is not None:
             return told
         if time.monotonic() > deadline:
-            return failed[0].failure() or ""
+            silent = [child.role.name for child in children if child.process.poll() is None]
+            return (failed[0].failure() or "") + (f"; {', '.join(silent)} did not answer and gave no reason" if silent else "")
         time.sleep(POLL_S)
 
 
@@ -153,6 +186,18 @@ def end(children: Sequence[Child]) -> None:
             child.process.wait()
 
 
+def number_of(environment: Mapping[str, str], name: str, default: float) -> float:
+    """A number above 0 from the environment."""
+    text = environment.get(name, str(default))
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < float("inf"):
+        raise InvalidConfig(f"{name} {text!r}: a number above 0 is expected")
+    return number
+
+
 def launch(container: Container, environment: Mapping[str, str]) -> None:
     """Run this host's part of the job.
 
@@ -163,10 +208,8 @@ def launch(container: Container, environment: Mapping[str, str]) -> None:
     config = read_config(container)
     cpus = usable_cpus()
     log.info("%s of %s: %d usable CPUs (%s)", container.current_host, ", ".join(container.hosts), *vars(cpus).values())
-    try:
-        port_base = int(environment.get("CTRFLOW_PORT_BASE", DEFAULT_PORT_BASE))
-    except ValueError:
-        raise InvalidConfig(f"CTRFLOW_PORT_BASE {environment['CTRFLOW_PORT_BASE']!r}: a port number is expected") from None
+    port_base = int(number_of(environment, "CTRFLOW_PORT_BASE", DEFAULT_PORT_BASE))
+    stall_s = number_of(environment, "CTRFLOW_STALL_S", STALL_S)
     addresses = resolve(container.hosts, environment)
     wanted = roles(config, container, addresses, port_base, cpus.count)
     children: list[Child] = []
@@ -177,7 +220,7 @@ def launch(container: Container, environment: Mapping[str, str]) -> None:
             start_rendezvous(container, config, addresses[container.current_host], port_base + RENDEZVOUS_OFFSET)
         for role in wanted:
             children.append(start(role, container, environment))
-        reason = watch(children, peers)
+        reason = watch(children, peers, stall_s)
         if reason is not None:
             last_word = {"failed": reason}
             raise WorkflowError(reason)

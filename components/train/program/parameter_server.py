@@ -18,6 +18,7 @@ import logging
 import os
 import threading
 import time
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -87,7 +88,7 @@ class ParameterServers:
         self._width = row_width(config)
         with tf.device(self._server(0)):
             self._step = tf.Variable(0.0)
-            self.dense = [tf.Variable(value) for value in initial_dense(config, source.field_size)]
+            self.dense = [tf.Variable(value) for value in initial_dense(config, source.field_size, source.click_rate)]
             self._optimizer = DenseOptimizer(config, self.dense)
         self._shards = [self._fill_shard(server) for server in range(self.servers)]
 
@@ -103,11 +104,16 @@ class ParameterServers:
         table = initial_table(self._config, 0, self._source.feature_size)[own]
         with tf.device(self._server(server)):
             shard = tf.Variable(tf.zeros(table.shape), name=f"table_{server}")
+        self._fill(shard, server, table)
+        log.info("parameter server %d holds %d rows, %d bytes", server, len(table), table.nbytes)
+        return shard
+
+    def _fill(self, shard: Any, server: int, table: NDArray[np.float32]) -> None:
+        """Send rows to their server, in messages of bounded size."""
+        with tf.device(self._server(server)):
             for start in range(0, len(table), FILL_ROWS):
                 part = table[start : start + FILL_ROWS]
                 shard.scatter_update(tf.IndexedSlices(part, np.arange(start, start + len(part))))
-        log.info("parameter server %d holds %d rows, %d bytes", server, len(table), table.nbytes)
-        return shard
 
     def _route(self, ids_U: Any) -> tuple[list[Any], list[Any]]:
         """For each server: local rows of the ids it owns, and their positions in ids_U."""
@@ -142,19 +148,27 @@ class ParameterServers:
                 shard = self._shards[server]
                 update_rows(self._config, shard, rows, tf.gather(shard, rows), gradient, step)
 
-    def _iterator(self, division: Division, worker: int) -> Any:
+    def _iterator(self, division: Division, worker: int, begun: int) -> Any:
         """This worker's batches, read by the worker itself."""
         own = Division(**{**vars(division), "rank": worker})
         with tf.device(self._worker(worker)):
-            return iter(batches(self._source, own, self._config.seed))
+            return iter(batches(self._source, own, self._config.seed, begun))
 
-    def fit(self, division: Division, recorder: Recorder) -> None:
-        """All steps of all workers."""
-        iterators = [self._iterator(division, worker) for worker in range(self.size)]
-        loop = self._synchronous if self._config.ps_synchronous else self._asynchronous
-        loop(iterators, division, recorder)
+    def fit(self, division: Division, recorder: Recorder, begun: int, save: Callable[[int], None]) -> None:
+        """The steps of all workers after the first `begun`; all workers wait for each other where a checkpoint is due."""
+        iterators = [self._iterator(division, worker, begun) for worker in range(self.size)]
+        loop = self._synchronous(division, recorder) if self._config.ps_synchronous else self._asynchronous(division, recorder)
+        every = self._config.checkpoint_steps or division.steps
+        while begun < division.steps and not recorder.over():
+            steps = min(every - begun % every, division.steps - begun)
+            loop(iterators, steps)
+            begun += steps
+            if begun < division.steps:
+                save(begun)
 
-    def _asynchronous(self, iterators: list[Any], division: Division, recorder: Recorder) -> None:
+    def _asynchronous(self, division: Division, recorder: Recorder) -> Callable[[list[Any], int], None]:
+        """A function that runs so many steps on every worker at once."""
+
         @tf.function
         def train(iterator: Any) -> Any:
             value, dense, ids_U, rows_UE = self._gradients(*next(iterator))
@@ -163,14 +177,14 @@ class ParameterServers:
 
         failed, tracing = threading.Event(), threading.Lock()
 
-        def run(worker: int) -> None:
+        def run(worker: int, iterator: Any, steps: int) -> None:
             try:
                 with tf.device(self._worker(worker)):
                     with tracing:
-                        step = train.get_concrete_function(iterators[worker])
-                    for _ in range(division.steps):
+                        step = train.get_concrete_function(iterator)
+                    for _ in range(steps):
                         start = time.monotonic()
-                        value = float(step(iterators[worker]))
+                        value = float(step(iterator))
                         recorder.add(_step(worker, division.batch_size, start, value))
                         if failed.is_set() or recorder.over():
                             return
@@ -178,11 +192,16 @@ class ParameterServers:
                 failed.set()
                 raise
 
-        with ThreadPoolExecutor(self.size, thread_name_prefix="worker") as pool:
-            for future in [pool.submit(run, worker) for worker in range(self.size)]:
-                future.result()
+        def loop(iterators: list[Any], steps: int) -> None:
+            with ThreadPoolExecutor(self.size, thread_name_prefix="worker") as pool:
+                for future in [pool.submit(run, worker, iterator, steps) for worker, iterator in enumerate(iterators)]:
+                    future.result()
 
-    def _synchronous(self, iterators: list[Any], division: Division, recorder: Recorder) -> None:
+        return loop
+
+    def _synchronous(self, division: Division, recorder: Recorder) -> Callable[[list[Any], int], None]:
+        """A function that runs so many steps, each with the gradients of all workers combined."""
+
         @tf.function
         def compute(iterator: Any) -> Any:
             return self._gradients(*next(iterator))
@@ -194,19 +213,40 @@ class ParameterServers:
             self._apply([tf.add_n(list(same)) / float(self.size) for same in zip(*dense, strict=True)], ids_U, rows_UE)
             return tf.add_n(values) / float(self.size)
 
-        for _ in range(division.steps):
-            start = time.monotonic()
-            results = []
-            for worker, iterator in enumerate(iterators):
-                with tf.device(self._worker(worker)):
-                    results.append(compute(iterator))
-            with tf.device("/job:chief/replica:0/task:0/device:CPU:0"):
-                value = float(combine(*(list(part) for part in zip(*results, strict=True))))
-            recorder.add(_step(0, division.batch_size * self.size, start, value))
+        def loop(iterators: list[Any], steps: int) -> None:
+            for _ in range(steps):
+                start = time.monotonic()
+                results = []
+                for worker, iterator in enumerate(iterators):
+                    with tf.device(self._worker(worker)):
+                        results.append(compute(iterator))
+                with tf.device("/job:chief/replica:0/task:0/device:CPU:0"):
+                    value = float(combine(*(list(part) for part in zip(*results, strict=True))))
+                recorder.add(_step(0, division.batch_size * self.size, start, value))
+
+        return loop
 
     def agree(self, checksum: str) -> bool:
         """The coordinator holds the only copy."""
         return bool(checksum)
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Everything that training changes, by name, the table as one: a job may resume with another number of servers."""
+        table = np.empty((self._source.feature_size, self._shards[0].shape[1]), np.float32)
+        for server, shard in enumerate(self._shards):
+            table[server :: self.servers] = shard.numpy()
+        return {"table": table, **{name: variable.numpy() for name, variable in self._optimizer.named(self._step).items()}}
+
+    def resume(self, found: tuple[int, Mapping[str, NDArray[Any]]] | None) -> int:
+        """Take over the state found and return its step; 0 when there is none."""
+        if found is None:
+            return 0
+        begun, state = found
+        for name, variable in self._optimizer.named(self._step).items():
+            variable.assign(state[name])
+        for server, shard in enumerate(self._shards):
+            self._fill(shard, server, state["table"][server :: self.servers])
+        return begun
 
     def parameters(self) -> tuple[NDArray[np.float32], list[NDArray[np.float32]]]:
         """The embedding table without slots [V, 1 + D], and the dense weights."""

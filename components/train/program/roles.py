@@ -86,7 +86,9 @@ def _parameter_servers(
         "worker": [at(index, WORKER) for index in everyone],
         "ps": [at(index, SERVER) for index in everyone],
     }
-    environment = {**threads, "TF_CONFIG": json.dumps({"cluster": cluster})}
+    # gRPC would ask the http_proxy of an office for these addresses.
+    direct = {"no_grpc_proxy": ",".join(addresses[host] for host in container.hosts)}
+    environment = {**threads, **direct, "TF_CONFIG": json.dumps({"cluster": cluster})}
     here = container.host_index
     found = [
         Role(name=f"parameter server {here}", kind=f"ps {here}", main=False, environment=environment),

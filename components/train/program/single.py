@@ -1,5 +1,6 @@
 """One process: the whole table and every gradient are here."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 from components.train.program.config import TrainConfig
 from components.train.program.deepfm import initial_dense, loss_and_gradients, row_width
 from components.train.program.embedding import DenseOptimizer, initial_table, update_rows
+from components.train.program.input import Source
 
 
 class Single:
@@ -18,12 +20,12 @@ class Single:
     size = 1
     communication_s = 0.0
 
-    def __init__(self, config: TrainConfig, field_size: int, feature_size: int) -> None:
+    def __init__(self, config: TrainConfig, source: Source) -> None:
         self._config = config
         self._width = row_width(config)
         self._step = tf.Variable(0.0, name="step")
-        self.table = tf.Variable(initial_table(config, 0, feature_size), name="table")
-        self.dense = [tf.Variable(value) for value in initial_dense(config, field_size)]
+        self.table = tf.Variable(initial_table(config, 0, source.feature_size), name="table")
+        self.dense = [tf.Variable(value) for value in initial_dense(config, source.field_size, source.click_rate)]
         self._optimizer = DenseOptimizer(config, self.dense)
 
     def gradients(self, labels_B: Any, ids_BF: Any, values_BF: Any) -> tuple[Any, list[Any], Any, Any, Any]:
@@ -52,6 +54,21 @@ class Single:
     def train(self, batch: tuple[Any, Any, Any]) -> float:
         """Loss of one batch, before its update."""
         return float(self._train(*batch))
+
+    def _variables(self) -> dict[str, Any]:
+        return {"table": self.table, **self._optimizer.named(self._step)}
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Everything that training changes, by name; what a checkpoint holds."""
+        return {name: variable.numpy() for name, variable in self._variables().items()}
+
+    def resume(self, found: tuple[int, Mapping[str, NDArray[Any]]] | None) -> int:
+        """Take over the state that rank 0 found, on all ranks, and return its step; 0 when there is none."""
+        if found is None:
+            return 0
+        for name, variable in self._variables().items():
+            variable.assign(found[1][name])
+        return found[0]
 
     def stop_together(self, wish: bool) -> bool:
         """Whether to end a time-limited probe now."""

@@ -202,8 +202,11 @@ def test_numbers_are_not_used_twice_and_leftovers_of_killed_runs_go(place: Place
     (versions / "7").mkdir(parents=True)
     (versions / ".8.half").mkdir()
     (versions / ".8.half" / "part").touch()
+    # What desktops and file servers leave in folders is not ours to remove.
+    (versions / ".DS_Store").touch()
+    (versions / ".snapshot").mkdir()
     assert place.promote(place.candidate("one")).version == 8
-    assert place.versions() == ["7", "8"]
+    assert sorted(path.name for path in versions.iterdir()) == [".DS_Store", ".snapshot", "7", "8"]
 
 
 RACER = """
@@ -297,6 +300,14 @@ def test_a_damaged_store_is_an_error(place: Place, text: str, message: str) -> N
     (place.store / "deepfm" / "champion.json").write_text(text)
     with pytest.raises(NotPromotable, match=message):
         place.promote(candidate)
+
+
+def test_a_champion_with_a_wrong_value_is_an_error(place: Place) -> None:
+    place.promote(place.candidate("one"))
+    path = place.store / "deepfm" / "champion.json"
+    path.write_text(path.read_text().replace('"name": "deepfm"', '"name": null'))
+    with pytest.raises(NotPromotable, match="name None is not str"):
+        read_champion(place.store, "deepfm")
 
 
 def test_a_champion_whose_version_is_gone_is_an_error(place: Place) -> None:

@@ -10,7 +10,7 @@ from components.errors import InvalidConfig
 from components.plan import ModelSettings, Plan, ProbeKind, Threads
 from components.probes import Probe, Profile
 from components.select_strategy.cost_model import candidates, shortlist, single_candidate, upper_bound
-from components.select_strategy.ladder import Measured, forced, select
+from components.select_strategy.ladder import Measured, forced, leader, mean, select
 
 ONE = Threads(intra_op=1, inter_op=1, omp=1, kmp_affinity="granularity=fine,compact,1,0")
 TWO = Threads(intra_op=2, inter_op=2, omp=2, kmp_affinity="disabled")
@@ -256,3 +256,20 @@ def test_a_demanded_strategy_is_planned_and_said_to_be_unproven(
 
 def test_a_single_process_that_was_never_beaten_by_threads_keeps_the_defaults() -> None:
     assert single_candidate(profile([measured("both", 50_000.0), measured("both", 52_000.0, TWO)])).threads == Threads()
+
+
+def test_a_win_that_does_not_repeat_is_no_win() -> None:
+    of = profile([measured("both", 50_000.0)])
+    runners = {one.strategy: one for one in shortlist(candidates(of))}
+
+    def ran(strategy: str, rate: float) -> Measured:
+        return Measured(candidate=runners[strategy], probe=measured("both", rate, runners[strategy].threads, strategy=strategy))
+
+    # Something else ran while the single process was measured first.
+    entries = [ran("single", 20_000.0), ran("horovod", 35_000.0)]
+    assert leader(entries) is entries[1]
+    repeated = [mean(entries[0], ran("single", 50_000.0)), mean(entries[1], ran("horovod", 33_000.0))]
+    assert [entry.probe.examples_per_s for entry in repeated] == [35_000.0, 34_000.0]
+    assert leader(repeated) is repeated[0]
+    choice = next(rung for rung in select(of, repeated).rungs if rung.name == "choice")
+    assert choice.measured == "35,000 examples/s in 2 real jobs"

@@ -291,7 +291,7 @@ time.sleep(60)
     ("program", "reason"),
     [
         ("print('before'); raise SystemExit(3)", "algo-1 ended with exit code 3 and no output/failure; its last line: before"),
-        ("import os; os.kill(os.getpid(), 9)", r"algo-1 ended with exit code 137 \(SIGKILL\)"),
+        ("import os; os.kill(os.getpid(), 9)", r"algo-1 was killed by signal 9 \(SIGKILL\) and left no output/failure"),
         ("import nowhere", "exit code 1 .*ModuleNotFoundError: No module named 'nowhere'"),
     ],
 )

@@ -43,4 +43,5 @@ def test_a_message_has_no_executors_prefix() -> None:
 def test_the_reason_is_our_own_error_before_any_other() -> None:
     assert reason(OUTPUT.splitlines()) == "job-1: rank 1 was killed by signal 9 (SIGKILL)"
     assert reason(["Traceback", "KeyError: 'a'", "    ValueError: last"]) == "ValueError: last"
+    assert reason(["    [KFP Executor x]: working", "    Killed"]).startswith("its process was killed by signal 9 (SIGKILL)")
     assert reason(["nothing"]) == "it ended without an error message"

@@ -25,7 +25,7 @@ FIELDS, TABLE, ROWS = 5, 2000, 6400
 def free_port_base() -> int:
     """A base with 40 ports above it that nothing listens on."""
     while True:
-        base = random.randrange(20_000, 60_000, 50)
+        base = random.randrange(10_000, 32_000, 50)  # below the ports that outgoing connections take
         try:
             for offset in (0, 1, 10, 11, 12, 20, 21):
                 with socket.create_server(("0.0.0.0", base + offset)):
@@ -36,12 +36,13 @@ def free_port_base() -> int:
 
 
 def planted_rows(count: int) -> Batch:
-    """Rows whose clicks depend on the first two ids."""
+    """Rows whose clicks depend on the value of the first field, whose id is always 0, and on the id of the second."""
     draw = np.random.default_rng(11)
     ids = draw.integers(0, TABLE, (count, FIELDS))
-    chance = np.where(ids[:, 0] < TABLE // 2, 0.1, 0.5) + np.where(ids[:, 1] < TABLE // 4, 0.3, 0.0)
-    labels = (draw.random(count) < chance).astype(np.float32)
-    return Batch(labels=labels, ids=ids, values=draw.random((count, FIELDS)).astype(np.float32))
+    ids[:, 0] = 0
+    values = draw.random((count, FIELDS)).astype(np.float32)
+    chance = 0.05 + 0.7 * values[:, 0] + np.where(ids[:, 1] < TABLE // 2, 0.2, 0.0)
+    return Batch(labels=(draw.random(count) < chance).astype(np.float32), ids=ids, values=values)
 
 
 def write_dataset(folder: Path, rows: Batch, encoding: Encoding, sizes: tuple[int, ...]) -> Path:
@@ -91,8 +92,7 @@ class Job:
         names = [f"algo-{index + 1}" for index in range(hosts)]
         addresses = {name: f"127.0.0.{index + 1}" for index, name in enumerate(names)}
         self.bases = [root / name for name in names]
-        self.launchers = []
-        port_base = str(free_port_base())
+        self._environments = []
         for name, base in zip(names, self.bases, strict=True):
             for folder in ("input/config", "input/data/manifest", "model", "output/data"):
                 (base / folder).mkdir(parents=True)
@@ -102,16 +102,20 @@ class Job:
             (base / "input/config/hyperparameters.json").write_text(json.dumps(texts))
             (base / "input/data/train").symlink_to(dataset / "train")
             (base / "input/data/manifest/manifest.json").write_bytes((dataset / "manifest.json").read_bytes())
-            environment = {
-                **os.environ,
-                "SAGEMAKER_BASE_DIR": str(base),
-                "CTRFLOW_HOST_ADDRESSES": json.dumps(addresses),
-                "CTRFLOW_PORT_BASE": port_base,
-            }
-            with (root / f"{name}.log").open("wb") as log:
+            own = {"SAGEMAKER_BASE_DIR": str(base), "CTRFLOW_HOST_ADDRESSES": json.dumps(addresses)}
+            self._environments.append({**os.environ, **own})
+        self.launchers: list[subprocess.Popen[bytes]] = []
+        self.start()
+
+    def start(self) -> None:
+        """Start every host, again if it ran before; what the hosts left stays where it is, as after a spot interruption."""
+        self.launchers = []
+        port_base = str(free_port_base())
+        for base, environment in zip(self.bases, self._environments, strict=True):
+            with base.with_suffix(".log").open("wb") as log:
                 command = [sys.executable, "-m", "components.train.program.launch"]
-                started = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
-            self.launchers.append(started)
+                environment["CTRFLOW_PORT_BASE"] = port_base
+                self.launchers.append(subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True))
 
     def wait(self, timeout_s: float = 120.0) -> list[int]:
         deadline = time.monotonic() + timeout_s

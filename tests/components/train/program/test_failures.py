@@ -37,6 +37,33 @@ def test_a_killed_process_ends_the_job_and_is_named(
     assert not (job.bases[0] / "model/model.json").exists()
 
 
+@pytest.mark.parametrize(
+    ("hosts", "settings", "victim", "reason"),
+    [
+        (1, {"strategy": "single"}, "rank 0", "rank 0: no step has ended for 15 s; it hangs, or a process that it waits for"),
+        (1, {"strategy": "horovod", "workers_per_host": 2}, "rank 1", ": no step has ended for 15 s"),
+        (2, {"strategy": "parameter_server"}, "ps 1", "chief (rank 0): no step has ended for 15 s"),
+    ],
+    ids=["single", "horovod", "parameter-server"],
+)
+def test_a_process_that_hangs_ends_the_job(
+    run_job: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+    dataset: Path,
+    hosts: int,
+    settings: dict[str, Any],
+    victim: str,
+    reason: str,
+) -> None:
+    monkeypatch.setenv("CTRFLOW_STALL_S", "15")
+    job = run_job(dataset, hosts, **settings, **LONG)
+    processes = job.wait_for_steps()
+    processes[victim].suspend()
+    assert job.wait(45.0) == [1] * hosts, job.log()
+    assert reason in job.reason()
+    assert not any(process.is_running() for process in processes.values())
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_to_the_launcher_ends_every_process(run_job: Callable[..., Any], dataset: Path, number: signal.Signals) -> None:
     job = run_job(dataset, 1, strategy="horovod", workers_per_host=2, **LONG)

@@ -14,6 +14,8 @@ from components.manifest import manifest_digest, read_manifest
 
 GLOBAL_BATCH, STEPS = 64, 50
 MODEL = {"embedding_size": 8, "deep_layers": "[16, 8]", "learning_rate": 0.01, "steps": STEPS, "seed": 5}
+# At which each optimizer visibly learns within so few steps.
+RATES = {"adam": 0.01, "adagrad": 0.1, "sgd": 1.0}
 
 
 @pytest.fixture(scope="module")
@@ -24,10 +26,17 @@ def single_losses() -> dict[str, list[float]]:
 def losses_of_single(run_job: Callable[..., Any], dataset: Path, optimizer: str, known: dict[str, list[float]]) -> list[float]:
     """Trained once for each optimizer."""
     if optimizer not in known:
-        job = run_job(dataset, strategy="single", batch_size=GLOBAL_BATCH, optimizer=optimizer, **MODEL)
+        job = run_job(
+            dataset, strategy="single", batch_size=GLOBAL_BATCH, optimizer=optimizer, **{**MODEL, "learning_rate": RATES[optimizer]}
+        )
         assert job.wait() == [0], job.log()
         known[optimizer] = job.losses()
     return known[optimizer]
+
+
+def learns(losses: list[float]) -> bool:
+    """The last ten batches are better than the first ten."""
+    return float(np.mean(losses[-10:])) < float(np.mean(losses[:10])) - 0.01
 
 
 @pytest.mark.parametrize(
@@ -49,11 +58,11 @@ def test_losses_equal_those_of_one_process(
     settings: dict[str, Any],
 ) -> None:
     expected = losses_of_single(run_job, dataset, optimizer, single_losses)
-    job = run_job(dataset, hosts, optimizer=optimizer, **settings, **MODEL)
+    job = run_job(dataset, hosts, optimizer=optimizer, **settings, **{**MODEL, "learning_rate": RATES[optimizer]})
     assert job.wait() == [0] * hosts, job.log()
     assert len(job.losses()) == STEPS
     np.testing.assert_allclose(job.losses(), expected, rtol=1e-4)
-    assert expected[-1] < expected[0], "the model learns"
+    assert learns(expected)
 
 
 def test_asynchronous_servers_give_every_worker_its_own_equal_share(run_job: Callable[..., Any], dataset: Path) -> None:
@@ -63,7 +72,7 @@ def test_asynchronous_servers_give_every_worker_its_own_equal_share(run_job: Cal
     # 5900 rows in global batches of 64: 92 of them, 12 rows left out.
     assert training["ranks"] == [{"rank": 0, "steps": 92}, {"rank": 1, "steps": 92}]
     assert (training["examples"], training["examples_left_out"]) == (5888, 12)
-    assert training["losses"][-1][1] < training["losses"][0][1]
+    assert learns(job.losses())
 
 
 def test_the_model_is_rank_0s_and_scores_like_the_weights(run_job: Callable[..., Any], dataset: Path) -> None:

@@ -1,0 +1,85 @@
+"""The model that a training leaves: a SavedModel to serve, the weights, and model.json to check both by.
+
+Rank 0 alone writes it.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from components.manifest import Manifest, manifest_digest
+from components.train.program.config import TrainConfig
+from components.train.program.deepfm import logits
+
+MODEL_CARD = "model.json"
+
+
+def parameter_checksum(table: NDArray[np.float32], dense: Sequence[NDArray[np.float32]]) -> str:
+    """SHA-256 of all weights, equal only when every bit is."""
+    digest = hashlib.sha256()
+    for array in (table, *dense):
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
+
+
+class Scorer(tf.Module):  # type: ignore[misc]
+    """The trained model as TensorFlow Serving loads it: ids and values in, probability out."""
+
+    def __init__(self, table: NDArray[np.float32], dense: Sequence[NDArray[np.float32]], field_size: int) -> None:
+        super().__init__()
+        self.table = tf.Variable(table, trainable=False)
+        self.dense = [tf.Variable(value, trainable=False) for value in dense]
+        ids = tf.TensorSpec([None, field_size], tf.int64, "ids")
+        values = tf.TensorSpec([None, field_size], tf.float32, "values")
+        self.score = tf.function(self._score, input_signature=[ids, values])
+
+    def _score(self, ids: Any, values: Any) -> dict[str, Any]:
+        return {"probability": tf.sigmoid(logits(self.dense, tf.gather(self.table, ids), values))}
+
+
+def write_model(
+    folder: Path,
+    config: TrainConfig,
+    manifest: Manifest,
+    table: NDArray[np.float32],
+    dense: Sequence[NDArray[np.float32]],
+    trained: dict[str, Any],
+) -> dict[str, Any]:
+    """Write the model folder; returns model.json without its files, which the caller writes last.
+
+    Args:
+        trained: what only the training knows: strategy, world_size, step, examples, ranks_agreed, metrics.
+    """
+    schema = manifest.schema
+    scorer = Scorer(table, dense, schema.field_size)
+    tf.saved_model.save(scorer, str(folder / "saved_model"), signatures={"serving_default": scorer.score})
+    names = {f"dense_{index}": value for index, value in enumerate(dense)}
+    np.savez(folder / "weights.npz", table=table, **names)  # type: ignore[arg-type]
+    files = {
+        str(path.relative_to(folder)): {"bytes": path.stat().st_size, "sha256": file_digest(path)}
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name != MODEL_CARD
+    }
+    return {
+        "format_version": 1,
+        "rank": 0,
+        **trained,
+        "field_size": schema.field_size,
+        "feature_size": schema.feature_size,
+        "id_base": schema.id_base,
+        "data_digest": manifest_digest(manifest),
+        "config": asdict(config),
+        "parameter_checksum": parameter_checksum(table, dense),
+        "files": files,
+    }
+
+
+def file_digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,190 @@
+"""One training from its data to its model, as rank 0 or another rank of a strategy lives through it."""
+
+import json
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from components.errors import WorkflowError
+from components.manifest import Manifest
+from components.train.program import checkpoint
+from components.train.program.config import TrainConfig
+from components.train.program.container import Container
+from components.train.program.export import MODEL_CARD, parameter_checksum, write_model
+from components.train.program.fit import Recorder, fit
+from components.train.program.input import Division, Source, batches, divide, explain_damage, find_source
+from components.train.program.resources import Sampler, usable_cpus
+
+log = logging.getLogger(__name__)
+
+TRAINING = "training.json"
+GLOBAL_BATCH = "global_batch"
+
+
+def make_strategy(config: TrainConfig, source: Source) -> Any:
+    """The strategy of this job, whose modules are imported only when they are used."""
+    if config.strategy == "parameter_server":
+        from components.train.program.parameter_server import ParameterServers
+
+        return ParameterServers(config, source)
+    if config.strategy == "horovod":
+        import horovod.tensorflow as hvd
+
+        from components.train.program.horovod_ring import HorovodRing
+
+        hvd.init()
+        return HorovodRing(config, source)
+    from components.train.program.single import Single
+
+    return Single(config, source)
+
+
+def resume(strategy: Any, division: Division, folder: Path) -> int:
+    """Take the newest complete checkpoint over on all ranks; the step it was made at, 0 for a fresh start.
+
+    Raises:
+        WorkflowError: only damaged checkpoints, or one of another model or batch.
+    """
+    found = checkpoint.read_newest(folder) if division.rank == 0 and checkpoint.listed(folder) else None
+    if found is not None:
+        wanted = {**strategy.state(), GLOBAL_BATCH: np.array(division.batch_size * division.size)}
+        checkpoint.check_shapes(found[1], wanted, folder)
+        made, now = int(found[1][GLOBAL_BATCH]), int(wanted[GLOBAL_BATCH])
+        if made != now:
+            raise WorkflowError(
+                f"{folder}: made with a global batch of {made}, this job has {now}; use the same, or empty the folder"
+            )
+    begun: int = strategy.resume(found)
+    if division.rank == 0 and begun:
+        log.info("resuming at step %d of %d from %s", begun, division.steps, folder)
+    return begun
+
+
+def train(container: Container, config: TrainConfig, started: float, progress: Path) -> None:
+    """Train, and as rank 0 write model and figures.
+
+    Args:
+        started: monotonic time when this process began. progress: a file that is touched while steps go on.
+    Raises:
+        WorkflowError: settings, data or checkpoints that cannot be trained with, or a training that diverged.
+    """
+    source, manifest = find_source(container.data, config)
+    strategy = make_strategy(config, source)
+    division = divide(source, config, strategy.rank, strategy.size)
+    begun = resume(strategy, division, container.checkpoints)
+    if division.rank == 0:
+        log.info(
+            "%s: %d workers, %d steps of %d examples each; %d of %d rows of an epoch are left out",
+            config.strategy, division.size, division.steps, division.batch_size, division.left_out, source.examples,
+        )  # fmt: skip
+    finished = container.checkpoints / TRAINING
+    if begun < division.steps:
+        measured = run_steps(container, config, source, manifest, strategy, division, begun, started, progress)
+        if config.checkpoint_steps and division.rank == 0:
+            # Before the last checkpoint: one that says the training is complete must have its figures beside it.
+            write_json(finished, measured)
+            save(strategy, division, container.checkpoints, division.steps, config.keep_checkpoints)
+    elif division.rank == 0:
+        log.info("all %d steps were done before; only the model is written", division.steps)
+        measured = json.loads(finished.read_text(encoding="utf-8"))
+    else:
+        measured = {}
+    if config.probe == "none":
+        write_trained_model(container, config, manifest, strategy, division, measured)
+    if division.rank == 0:
+        write_json(container.output_data / TRAINING, measured)
+        log.info("trained %d examples, %.0f examples/s", measured["examples"], measured["examples_per_s"])
+
+
+def run_steps(
+    container: Container,
+    config: TrainConfig,
+    source: Source,
+    manifest: Manifest,
+    strategy: Any,
+    division: Division,
+    begun: int,
+    started: float,
+    progress: Path,
+) -> dict[str, Any]:
+    """The steps after the first `begun`; what was measured, as training.json has it."""
+
+    def due(step: int) -> None:
+        if division.rank == 0:
+            save(strategy, division, container.checkpoints, step, config.keep_checkpoints)
+            # Writing a large table takes a while in which no step ends, and is no hang.
+            progress.touch()
+
+    recorder = Recorder(config, division, begun, started, progress)
+    with Sampler() as sampler:
+        try:
+            if config.strategy == "parameter_server":
+                strategy.fit(division, recorder, begun, due)
+            else:
+                rows = batches(source, division, config.seed, begun)
+                fit(strategy, rows, config, recorder, begun=begun, steps=division.steps, save=due)
+        except (tf.errors.DataLossError, tf.errors.InvalidArgumentError, tf.errors.NotFoundError) as error:
+            raise explain_damage(container.data, manifest, error) from error
+    progress.unlink(missing_ok=True)
+    cpus = usable_cpus()
+    return {
+        "strategy": config.strategy,
+        "world_size": division.size,
+        "workers_per_host": config.workers_per_host,
+        "hosts": len(container.hosts),
+        "batch_size": division.batch_size,
+        "steps": division.steps,
+        "resumed_at": begun,
+        "examples_left_out": division.left_out,
+        **recorder.summary(),
+        "cpu_percent_per_core": sampler.cpu_percent_per_core(),
+        "rss_bytes": sampler.rss_bytes,
+        "usable_cpus": cpus.count,
+        "usable_cpus_source": cpus.source,
+        "probe": config.probe,
+    }
+
+
+def save(strategy: Any, division: Division, folder: Path, step: int, keep: int) -> None:
+    """Write a checkpoint of this step."""
+    state = {**strategy.state(), GLOBAL_BATCH: np.array(division.batch_size * division.size)}
+    checkpoint.write(folder, step, state, keep)
+    log.info("checkpoint of step %d written", step)
+
+
+def write_trained_model(
+    container: Container, config: TrainConfig, manifest: Manifest, strategy: Any, division: Division, measured: Mapping[str, Any]
+) -> None:
+    """All ranks compare their parameters, then rank 0 writes the model, model.json last.
+
+    Raises:
+        WorkflowError: the ranks hold different parameters.
+    """
+    table, dense = strategy.parameters()
+    agreed = strategy.agree(parameter_checksum(table, dense))
+    if not agreed:
+        raise WorkflowError("the ranks hold different parameters at the end; this model must not be used, report it")
+    if division.rank != 0:
+        return
+    trained = {
+        "strategy": config.strategy,
+        "world_size": division.size,
+        "step": division.steps,
+        "examples": division.steps * division.batch_size * division.size,
+        "ranks_agreed": agreed,
+        "metrics": {"final_loss": measured["final_loss"]},
+    }
+    card = write_model(container.model, config, manifest, table, dense, trained)
+    write_json(container.model / MODEL_CARD, card)
+
+
+def write_json(path: Path, document: Any) -> None:
+    """Whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}")
+    temporary.write_text(json.dumps(document, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    temporary.replace(path)

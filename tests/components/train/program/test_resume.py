@@ -1,0 +1,77 @@
+"""An interrupted training goes on at its last checkpoint and ends where an uninterrupted one ends."""
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+STEPS = 300
+SETTINGS = {"embedding_size": 8, "deep_layers": "[16]", "learning_rate": 0.01, "steps": STEPS, "checkpoint_steps": 20}
+
+
+def wait_for_checkpoint(job: Any, step: int) -> None:
+    """Until one of at least this step is whole."""
+    deadline = time.monotonic() + 90
+    folder = job.bases[0] / "checkpoints"
+    while not any(int(path.stem.removeprefix("ckpt-")) >= step for path in folder.glob("ckpt-*.index")):
+        assert time.monotonic() < deadline, job.log()
+        assert all(launcher.poll() is None for launcher in job.launchers), job.log()
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "settings"),
+    [
+        (1, {"strategy": "single", "batch_size": 64}),
+        (2, {"strategy": "horovod", "batch_size": 32}),
+        (2, {"strategy": "parameter_server", "batch_size": 32, "ps_synchronous": True, "steps": 80}),
+    ],
+    ids=["single", "horovod-2-hosts", "parameter-server-2-hosts"],
+)
+def test_a_killed_training_resumes_on_all_ranks(
+    run_job: Callable[..., Any], dataset: Path, hosts: int, settings: dict[str, Any]
+) -> None:
+    uninterrupted = run_job(dataset, hosts, **{**SETTINGS, **settings})
+    assert uninterrupted.wait() == [0] * hosts, uninterrupted.log()
+
+    job = run_job(dataset, hosts, **{**SETTINGS, **settings})
+    wait_for_checkpoint(job, 40)
+    job.kill()
+    job.start()
+    assert job.wait() == [0] * hosts, job.log()
+    training = job.training()
+    begun = training["resumed_at"]
+    assert begun >= 40
+    assert begun % 20 == 0
+    assert training["examples"] == (uninterrupted.training()["steps"] - begun) * 64
+    with np.load(uninterrupted.bases[0] / "model/weights.npz") as expected, np.load(job.bases[0] / "model/weights.npz") as found:
+        for name in expected.files:
+            np.testing.assert_allclose(found[name], expected[name], rtol=1e-3, atol=1e-5)
+
+
+def test_a_finished_training_that_is_started_again_ends_at_once(run_job: Callable[..., Any], dataset: Path) -> None:
+    job = run_job(dataset, strategy="horovod", workers_per_host=2, batch_size=32, **{**SETTINGS, "steps": 40})
+    assert job.wait() == [0], job.log()
+    first = job.training()
+    card = json.loads((job.bases[0] / "model/model.json").read_text())
+    (job.bases[0] / "model/model.json").unlink()
+    job.start()
+    assert job.wait() == [0], job.log()
+    assert "all 40 steps were done before" in job.log()
+    assert job.training() == first
+    again = json.loads((job.bases[0] / "model/model.json").read_text())
+    assert again["parameter_checksum"] == card["parameter_checksum"]
+
+
+def test_a_checkpoint_of_another_model_is_refused_by_name(run_job: Callable[..., Any], dataset: Path) -> None:
+    job = run_job(dataset, strategy="single", batch_size=64, **{**SETTINGS, "steps": 40})
+    assert job.wait() == [0], job.log()
+    path = job.bases[0] / "input/config/hyperparameters.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "embedding_size": "4"}))
+    job.start()
+    assert job.wait() == [1]
+    assert "table (2000, 27) in the checkpoint, (2000, 15) in this model" in job.reason()
