@@ -37,7 +37,7 @@ WHAT_TO_DO = {
 
 
 class Commands(click.Group):
-    """Prints WorkflowErrors and signals as one line."""
+    """Prints wrong usage, WorkflowErrors and signals as one line."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -45,6 +45,12 @@ class Commands(click.Group):
                 return super().invoke(ctx)
         except WorkflowError as error:
             click.echo(f"ctrflow: {error}", err=True)
+            ctx.exit(1)
+        except click.UsageError as error:
+            if isinstance(error, click.exceptions.NoArgsIsHelpError):
+                raise
+            command = error.ctx.command_path if error.ctx else "ctrflow"
+            click.echo(f"ctrflow: {error.format_message().rstrip('.')}; see {command} --help", err=True)
             ctx.exit(1)
         except OSError as error:
             if error.errno not in WHAT_TO_DO:
@@ -148,10 +154,6 @@ def check_options(**options: Any) -> None:
     if options["strategy"]:
         direct_plan(options["strategy"], settings)
     PromoteConfig(**of("name", "margin", "require_promotion"))
-
-
-def report_beside(out: Path) -> Path:
-    return out.with_suffix(".html") if out.suffix == ".json" else out / "report.html"
 
 
 @main.command()
