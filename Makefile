@@ -34,7 +34,7 @@ bench: ## run the benchmarks
 	$(call LATER,the benchmarks come with a later issue; nothing was measured)
 
 clean: ## remove the environment and everything that a run or a tool left in the checkout
-	rm -rf .venv runs models retrain.yaml build *.egg-info .mypy_cache .ruff_cache .pytest_cache
+	rm -rf .venv components/train/program/kernels-*.so runs models retrain.yaml build *.egg-info .mypy_cache .ruff_cache .pytest_cache
 	find components pipelines tests images -name __pycache__ -prune -exec rm -rf {} +
 
 # Set-up. A stamp is newer than everything it depends on, so a second call costs nothing.
@@ -44,11 +44,14 @@ clean: ## remove the environment and everything that a run or a tool left in the
 	@"$(PYTHON)" -m venv .venv
 	@touch $@
 
-.venv/.base: .venv/.python pyproject.toml requirements.lock images/training/build_horovod_wheel.py
+KERNELS := images/training/build_kernels.py components/train/program/kernels.cc components/train/program/kernel_library.py
+
+.venv/.base: .venv/.python pyproject.toml requirements.lock images/training/build_horovod_wheel.py $(KERNELS)
 	@echo "set-up: installing pinned packages (about 1 minute the first time)"
 	@$(BIN)/pip install -q --disable-pip-version-check -c requirements.lock setuptools wheel 2> .venv/pip.log || { cat .venv/pip.log >&2; exit 1; }
 	@$(BIN)/pip install -q --disable-pip-version-check --no-build-isolation -c requirements.lock -e . 2> .venv/pip.log || { cat .venv/pip.log >&2; exit 1; }
 	@$(BIN)/python images/training/build_horovod_wheel.py
+	@$(BIN)/python images/training/build_kernels.py
 	@touch $@
 
 .venv/.test: .venv/.base

@@ -15,6 +15,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from components.train.program.config import TrainConfig
+from components.train.program.kernels import Cells, embedding_terms
 
 # Rows are drawn in chunks that have a seed each, so that any process can make any part of the table on its own.
 INIT_CHUNK_ROWS = 65_536
@@ -66,8 +67,19 @@ def second_order(embeddings_BFD: Any) -> Any:
     return 0.5 * tf.reduce_sum(square_of_sum - sum_of_squares, axis=1)
 
 
+def deep_logit(dense: Sequence[Any], embeddings_BX: Any) -> Any:
+    """The bias and what the layers make of scaled embeddings [B, F * D]; float32 [B], or a scalar without layers."""
+    if len(dense) == 1:
+        return dense[0]
+    hidden = embeddings_BX
+    for layer in range(1, len(dense) - 2, 2):
+        # bias_add, not +: TensorFlow fuses matmul, bias and relu into one operation only when it sees these three.
+        hidden = tf.nn.relu(tf.nn.bias_add(tf.matmul(hidden, dense[layer]), dense[layer + 1]))
+    return dense[0] + tf.squeeze(tf.matmul(hidden, dense[-2]) + dense[-1], axis=1)
+
+
 def logits(dense: Sequence[Any], rows_BFE: Any, values_BF: Any) -> Any:
-    """Logits float32 [B].
+    """Logits float32 [B], in plain TensorFlow: what a saved model computes, and what the compiled operations must equal.
 
     Args:
         dense: the variables or tensors of `initial_dense`.
@@ -77,14 +89,8 @@ def logits(dense: Sequence[Any], rows_BFE: Any, values_BF: Any) -> Any:
     scaled_BFE = rows_BFE * values_BF[:, :, tf.newaxis]
     first_order = tf.reduce_sum(scaled_BFE[:, :, 0], axis=1)
     embeddings_BFD = scaled_BFE[:, :, 1:]
-    result = dense[0] + first_order + second_order(embeddings_BFD)
-    if len(dense) > 1:
-        fields, width = embeddings_BFD.shape[1], embeddings_BFD.shape[2]
-        hidden = tf.reshape(embeddings_BFD, [-1, fields * width])
-        for layer in range(1, len(dense) - 2, 2):
-            hidden = tf.nn.relu(tf.matmul(hidden, dense[layer]) + dense[layer + 1])
-        result += tf.squeeze(tf.matmul(hidden, dense[-2]) + dense[-1], axis=1)
-    return result
+    fields, width = embeddings_BFD.shape[1], embeddings_BFD.shape[2]
+    return first_order + second_order(embeddings_BFD) + deep_logit(dense, tf.reshape(embeddings_BFD, [-1, fields * width]))
 
 
 def loss(labels_B: Any, logits_B: Any) -> Any:
@@ -93,19 +99,18 @@ def loss(labels_B: Any, logits_B: Any) -> Any:
 
 
 def loss_and_gradients(
-    dense: Sequence[Any], rows_UE: Any, index_BF: Any, labels_B: Any, values_BF: Any
+    dense: Sequence[Any], rows_UE: Any, cells: Cells, labels_B: Any, values_BF: Any
 ) -> tuple[Any, list[Any], Any]:
     """Loss, gradients of the dense variables, and of the distinct rows [U, 1 + D].
 
     Args:
         rows_UE: the rows of the batch's distinct ids.
-        index_BF: which of them each cell of the batch uses.
+        cells: which of them each cell of the batch uses.
     """
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(list(dense))
         tape.watch(rows_UE)
-        # The sum over equal ids is done below in one pass, on the contiguous gradient of the gathered rows.
-        rows_BFE = tf.gather(rows_UE, index_BF)
-        value = loss(labels_B, logits(dense, rows_BFE, values_BF))
+        terms_B, scaled_BX = embedding_terms(rows_UE, cells, values_BF)
+        value = loss(labels_B, terms_B + deep_logit(dense, scaled_BX))
     *dense_gradients, rows_gradient = tape.gradient(value, [*dense, rows_UE])
-    return value, dense_gradients, tf.convert_to_tensor(rows_gradient)
+    return value, dense_gradients, rows_gradient

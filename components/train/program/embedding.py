@@ -1,12 +1,16 @@
 """Optimizers that touch only the rows of a batch, and the table that keeps a row's optimizer state beside it.
 
-A table row holds the parameters and then their slots ([row, m, v] for Adam), so that one gather and one scatter move everything
-that
-an update needs, and the memory it reads is contiguous.
+A table row holds the parameters and then their slots ([row, m, v] for Adam), so that what an update needs is contiguous. With
+gradient g, step t counted from 1 and rate r, element by element:
+
+    adam      m = 0.9 m + 0.1 g;  v = 0.999 v + 0.001 g^2;  p -= r sqrt(1 - 0.999^t) / (1 - 0.9^t) m / (sqrt(v) + 1e-7)
+    adagrad   s = s + g^2, from 0.1;  p -= r g / (sqrt(s) + 1e-7)
+    sgd       p -= r g
+
+Source: Kingma and Ba 2015 (Adam, with Keras's epsilon-hat); Duchi et al. 2011 (Adagrad).
 
 Adam on rows is *lazy*: a row whose id is not in the batch keeps its moments as they are, where dense Adam would decay them and
-go on
-moving the row. The step count of the bias correction is global. Source: TensorFlow Addons, LazyAdam.
+go on moving the row. The step count of the bias correction is global. Source: TensorFlow Addons, LazyAdam.
 """
 
 from typing import Any
@@ -17,33 +21,17 @@ from numpy.typing import NDArray
 
 from components.train.program.config import OptimizerName, TrainConfig
 from components.train.program.deepfm import initial_rows
+from components.train.program.kernels import Rule, update_dense, update_rows
 
-ADAM_BETA_1, ADAM_BETA_2, ADAM_EPSILON = 0.9, 0.999, 1e-7
-ADAGRAD_START, ADAGRAD_EPSILON = 0.1, 1e-7
+ADAM_BETA_1, ADAM_BETA_2 = 0.9, 0.999
 
 SLOTS: dict[OptimizerName, int] = {"adam": 2, "adagrad": 1, "sgd": 0}
-SLOT_START: dict[OptimizerName, float] = {"adam": 0.0, "adagrad": ADAGRAD_START, "sgd": 0.0}
-
-
-def update(
-    optimizer: OptimizerName, parameter: Any, slots: list[Any], gradient: Any, step: Any, rate: Any
-) -> tuple[Any, list[Any]]:
-    """New parameter and slots, all of the same shape.
-
-    Args:
-        step: float32 scalar, 1 at the first update.
-        rate: float32 scalar, the learning rate of this step.
-    Source: Kingma and Ba 2015 (Adam, with Keras's epsilon-hat); Duchi et al. 2011 (Adagrad).
-    """
-    if optimizer == "adam":
-        m = ADAM_BETA_1 * slots[0] + (1 - ADAM_BETA_1) * gradient
-        v = ADAM_BETA_2 * slots[1] + (1 - ADAM_BETA_2) * tf.square(gradient)
-        scale = rate * tf.sqrt(1 - tf.pow(ADAM_BETA_2, step)) / (1 - tf.pow(ADAM_BETA_1, step))
-        return parameter - scale * m / (tf.sqrt(v) + ADAM_EPSILON), [m, v]
-    if optimizer == "adagrad":
-        total = slots[0] + tf.square(gradient)
-        return parameter - rate * gradient / tf.sqrt(total + ADAGRAD_EPSILON), [total]
-    return parameter - rate * gradient, []
+SLOT_START: dict[OptimizerName, float] = {"adam": 0.0, "adagrad": 0.1, "sgd": 0.0}
+RULES: dict[OptimizerName, Rule] = {
+    "adam": Rule("adam", ADAM_BETA_1, ADAM_BETA_2, 1e-7),
+    "adagrad": Rule("adagrad", 0.0, 0.0, 1e-7),
+    "sgd": Rule("sgd", 0.0, 0.0, 0.0),
+}
 
 
 def learning_rate(config: TrainConfig, step: Any) -> Any:
@@ -59,12 +47,29 @@ def initial_table(config: TrainConfig, start: int, stop: int) -> NDArray[np.floa
     return np.concatenate([rows, slots], axis=1)
 
 
-def update_rows(config: TrainConfig, table: Any, ids_U: Any, state_US: Any, gradient_UE: Any, step: Any) -> None:
-    """Apply one update to the rows of distinct ids; `state_US` is what `table` holds at those ids."""
-    width = gradient_UE.shape[1]
-    parts = tf.split(state_US, state_US.shape[1] // width, axis=1)
-    parameter, slots = update(config.optimizer, parts[0], parts[1:], gradient_UE, step, learning_rate(config, step))
-    table.scatter_update(tf.IndexedSlices(tf.concat([parameter, *slots], axis=1), ids_U))
+def effective_rate(config: TrainConfig, step: Any) -> Any:
+    """The learning rate of a step counted from 1, a float32 scalar; of Adam, with the bias correction of its moments.
+
+    Source: Kingma and Ba 2015, the reordered form at the end of section 2.
+    """
+    rate = learning_rate(config, step)
+    if config.optimizer != "adam":
+        return rate
+    # In float64: 1 - 0.999 ** step has only four digits in float32 at the first steps.
+    count = tf.cast(step, tf.float64)
+    correction = tf.sqrt(1 - tf.pow(tf.constant(ADAM_BETA_2, tf.float64), count)) / (
+        1 - tf.pow(tf.constant(ADAM_BETA_1, tf.float64), count)
+    )
+    return rate * tf.cast(correction, tf.float32)
+
+
+def apply_to_rows(config: TrainConfig, table: Any, ids_U: Any, gradient_UE: Any, step: Any) -> None:
+    """Apply one update to the rows of distinct ids of a table of `initial_table`, in place.
+
+    Args:
+        step: float32 scalar, 1 at the first update.
+    """
+    update_rows(RULES[config.optimizer], table, ids_U, gradient_UE, effective_rate(config, step))
 
 
 class DenseOptimizer:
@@ -74,19 +79,15 @@ class DenseOptimizer:
         self._config = config
         self._variables = variables
         start = SLOT_START[config.optimizer]
-        self.slots = [[tf.Variable(tf.fill(v.shape, start)) for _ in range(SLOTS[config.optimizer])] for v in variables]
+        self.slots = [[tf.Variable(tf.fill(v.shape, start)) for v in variables] for _ in range(SLOTS[config.optimizer])]
 
     def apply(self, gradients: list[Any], step: Any) -> None:
-        rate = learning_rate(self._config, step)
-        for variable, slots, gradient in zip(self._variables, self.slots, gradients, strict=True):
-            parameter, new = update(self._config.optimizer, variable, list(slots), gradient, step, rate)
-            variable.assign(parameter)
-            for slot, value in zip(slots, new, strict=True):
-                slot.assign(value)
+        rule, rate = RULES[self._config.optimizer], effective_rate(self._config, step)
+        update_dense(rule, self._variables, self.slots, gradients, rate)
 
     def named(self, step: Any) -> dict[str, Any]:
         """Step, variables and slots by the names that a checkpoint gives them."""
         found = {"step": step, **{f"dense_{index}": variable for index, variable in enumerate(self._variables)}}
-        for index, slots in enumerate(self.slots):
-            found |= {f"dense_{index}_slot_{slot}": variable for slot, variable in enumerate(slots)}
+        for slot, same in enumerate(self.slots):
+            found |= {f"dense_{index}_slot_{slot}": variable for index, variable in enumerate(same)}
         return found

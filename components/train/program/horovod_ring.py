@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from components.train.program.config import TrainConfig
 from components.train.program.input import Source
+from components.train.program.kernels import group_by_id, sum_rows
 from components.train.program.single import Single
 
 
@@ -26,8 +27,7 @@ class HorovodRing(Single):
 
     @tf.function(reduce_retracing=True)
     def _compute(self, labels_B: Any, ids_BF: Any, values_BF: Any) -> Any:
-        value, dense, ids_U, _, rows_UE = self.gradients(labels_B, ids_BF, values_BF)
-        return value, dense, ids_U, rows_UE
+        return self.gradients(labels_B, ids_BF, values_BF)
 
     @tf.function(reduce_retracing=True)
     def _exchange(self, value: Any, dense: list[Any], ids_U: Any, rows_UE: Any) -> Any:
@@ -37,9 +37,8 @@ class HorovodRing(Single):
 
     @tf.function(reduce_retracing=True)
     def _apply(self, dense: list[Any], all_ids: Any, all_rows: Any) -> None:
-        ids_U, index = tf.unique(all_ids)
-        rows_UE = tf.math.unsorted_segment_sum(all_rows, index, tf.size(ids_U)) / float(self.size)
-        self.apply(dense, ids_U, tf.gather(self.table, ids_U), rows_UE)
+        cells = group_by_id(all_ids)
+        self.apply(dense, cells.ids_U, sum_rows(all_rows, cells) / float(self.size))
 
     def train(self, batch: tuple[Any, Any, Any]) -> float:
         """Mean loss of all ranks' batches, before the update."""

@@ -1,16 +1,13 @@
 """Parameter servers: table and weights live on them, workers compute gradients, the coordinator (chief) drives both.
 
 Row `id` lives on server id % n at local row id // n, so every server holds the same share of the table. A worker asks each
-server for its
-distinct rows and sends their gradients back; the server that owns a row updates it. Only the rows of a batch travel.
+server for its distinct rows and sends their gradients back; the server that owns a row updates it. Only the rows of a batch travel.
 
 The coordinator runs one thread a worker, and every worker runs its own equal number of steps on its own rows: ClusterCoordinator
-would hand steps
-to whichever worker is free, and then no example count is exact. Updates of different workers are asynchronous and not locked
-against each other
-(Recht et al. 2011, Hogwild). `ps_synchronous` combines the gradients of all workers at each step instead, on the coordinator; it
-is for comparing
-results, not for speed.
+would hand steps to whichever worker is free, and then no example count is exact. Workers are asynchronous: a server applies the
+updates to a table or variable one after the other, but the weights that a gradient was computed from may have moved meanwhile.
+`ps_synchronous` combines the gradients of all workers at each step instead, on the coordinator; it is for comparing results, not
+for speed.
 """
 
 import json
@@ -29,9 +26,10 @@ from numpy.typing import NDArray
 from components.errors import InvalidConfig
 from components.train.program.config import TrainConfig
 from components.train.program.deepfm import initial_dense, loss_and_gradients, row_width
-from components.train.program.embedding import DenseOptimizer, initial_table, update_rows
+from components.train.program.embedding import DenseOptimizer, apply_to_rows, initial_table
 from components.train.program.fit import Recorder, Step
 from components.train.program.input import Division, Source, batches
+from components.train.program.kernels import gather_rows, group_by_id, load, sum_rows
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +50,8 @@ def cluster_of_environment() -> dict[str, list[str]]:
 
 def serve(role: str, index: int) -> None:
     """Be worker or parameter server `index` until killed."""
+    # The coordinator's graphs run here, and name operations that this process must know.
+    load()
     config = tf.compat.v1.ConfigProto(
         intra_op_parallelism_threads=tf.config.threading.get_intra_op_parallelism_threads(),
         inter_op_parallelism_threads=tf.config.threading.get_inter_op_parallelism_threads(),
@@ -123,18 +123,16 @@ class ParameterServers:
 
     def _gradients(self, labels_B: Any, ids_BF: Any, values_BF: Any) -> tuple[Any, list[Any], Any, Any]:
         """Loss, dense gradients, distinct ids [U] and their gradients [U, 1 + D] of a batch, computed where this is called."""
-        ids_U, index = tf.unique(tf.reshape(ids_BF, [-1]))
-        local, positions = self._route(ids_U)
+        cells = group_by_id(ids_BF)
+        local, positions = self._route(cells.ids_U)
         parts = []
         for server, rows in enumerate(local):
             with tf.device(self._server(server)):
-                parts.append(tf.gather(self._shards[server], rows)[:, : self._width])
+                parts.append(gather_rows(self._shards[server], rows, self._width))
         rows_UE = tf.ensure_shape(tf.dynamic_stitch(positions, parts), [None, self._width])
         dense = [variable.read_value() for variable in self.dense]
-        value, dense_gradients, rows_gradient = loss_and_gradients(
-            dense, rows_UE, tf.reshape(index, tf.shape(ids_BF)), labels_B, values_BF
-        )
-        return value, dense_gradients, ids_U, rows_gradient
+        value, dense_gradients, rows_gradient = loss_and_gradients(dense, rows_UE, cells, labels_B, values_BF)
+        return value, dense_gradients, cells.ids_U, rows_gradient
 
     def _apply(self, dense: list[Any], ids_U: Any, rows_UE: Any) -> None:
         """One step of the optimizer, on the servers."""
@@ -145,8 +143,7 @@ class ParameterServers:
         for server, rows in enumerate(local):
             gradient = tf.gather(rows_UE, positions[server])
             with tf.device(self._server(server)):
-                shard = self._shards[server]
-                update_rows(self._config, shard, rows, tf.gather(shard, rows), gradient, step)
+                apply_to_rows(self._config, self._shards[server], rows, gradient, step)
 
     def _iterator(self, division: Division, worker: int, begun: int) -> Any:
         """This worker's batches, read by the worker itself."""
@@ -208,9 +205,9 @@ class ParameterServers:
 
         @tf.function
         def combine(values: list[Any], dense: list[list[Any]], ids: list[Any], rows: list[Any]) -> Any:
-            ids_U, index = tf.unique(tf.concat(ids, axis=0))
-            rows_UE = tf.math.unsorted_segment_sum(tf.concat(rows, axis=0), index, tf.size(ids_U)) / float(self.size)
-            self._apply([tf.add_n(list(same)) / float(self.size) for same in zip(*dense, strict=True)], ids_U, rows_UE)
+            cells = group_by_id(tf.concat(ids, axis=0))
+            rows_UE = sum_rows(tf.concat(rows, axis=0), cells) / float(self.size)
+            self._apply([tf.add_n(list(same)) / float(self.size) for same in zip(*dense, strict=True)], cells.ids_U, rows_UE)
             return tf.add_n(values) / float(self.size)
 
         def loop(iterators: list[Any], steps: int) -> None:

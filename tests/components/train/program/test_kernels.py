@@ -1,0 +1,185 @@
+"""The compiled operations equal plain TensorFlow and the formulas, to float tolerance, and do not depend on threads."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from components.errors import WorkflowError
+from components.train.program import kernels
+from components.train.program.config import TrainConfig
+from components.train.program.deepfm import initial_dense, logits, loss, loss_and_gradients
+from components.train.program.embedding import DenseOptimizer, apply_to_rows, effective_rate
+from components.train.program.kernels import embedding_terms, gather_rows, group_by_id, sum_rows
+
+
+def arrays(rows: int, fields: int, size: int, table: int, seed: int = 3) -> tuple[Any, Any, Any, Any]:
+    """Labels, ids, values (a fifth of them 0) and an embedding table."""
+    draw = np.random.default_rng(seed)
+    values = draw.standard_normal((rows, fields)).astype(np.float32)
+    values[draw.random((rows, fields)) < 0.2] = 0.0
+    return (
+        (draw.random(rows) < 0.3).astype(np.float32),
+        draw.integers(0, table, (rows, fields)).astype(np.int32),
+        values,
+        draw.standard_normal((table, 1 + size)).astype(np.float32) * 0.3,
+    )
+
+
+@pytest.mark.parametrize(
+    ("ids", "distinct", "index", "order", "starts"),
+    [
+        ([[7, 3], [3, 9]], [3, 7, 9], [[1, 0], [0, 2]], [1, 2, 0, 3], [0, 2, 3, 4]),
+        ([[5]], [5], [[0]], [0], [0, 1]),
+        ([[0, 0, 0]], [0], [[0, 0, 0]], [0, 1, 2], [0, 3]),
+        ([2**31 - 1, 2048, 0, 2047], [0, 2047, 2048, 2**31 - 1], [3, 2, 0, 1], [2, 3, 1, 0], [0, 1, 2, 3, 4]),
+        ([], [], [], [], [0]),
+    ],
+    ids=["duplicates", "one-cell", "one-id", "every-digit-of-the-sort", "empty"],
+)
+def test_cells_are_grouped_by_id(ids: Any, distinct: Any, index: Any, order: Any, starts: Any) -> None:
+    for found, expected in zip(group_by_id(tf.constant(ids, tf.int32)), (distinct, index, order, starts), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_many_cells_are_grouped_as_numpy_does() -> None:
+    ids = np.random.default_rng(1).zipf(1.2, (1024, 39)).clip(max=3_000_000).astype(np.int32)
+    cells = group_by_id(tf.constant(ids))
+    distinct, index, counts = np.unique(ids, return_inverse=True, return_counts=True)
+    np.testing.assert_array_equal(cells.ids_U, distinct)
+    np.testing.assert_array_equal(cells.index, index.reshape(ids.shape))
+    np.testing.assert_array_equal(cells.order_N, np.argsort(ids, axis=None, kind="stable"))
+    np.testing.assert_array_equal(np.diff(cells.starts_U1), counts)
+
+
+@pytest.mark.parametrize(
+    ("rows", "fields", "size", "table"),
+    [(64, 5, 8, 40), (300, 39, 32, 500), (1, 39, 16, 90), (1, 1, 1, 1), (50, 7, 4, 1), (33, 3, 5, 1000), (20, 2, 64, 9)],
+    ids=["small", "criteo", "one-row", "one-of-all", "one-distinct-id", "odd-sizes", "wide"],
+)
+@pytest.mark.parametrize("layers", [(12, 6), ()], ids=["deep", "no-layers"])
+def test_loss_and_gradients_equal_plain_tensorflow(rows: int, fields: int, size: int, table: int, layers: tuple[int, ...]) -> None:
+    labels, ids, values, weights = arrays(rows, fields, size, table)
+    dense = [tf.Variable(v) for v in initial_dense(TrainConfig(embedding_size=size, deep_layers=layers), fields, 0.3)]
+    whole = tf.Variable(weights)
+    with tf.GradientTape() as tape:
+        expected = loss(labels, logits(dense, tf.gather(whole, ids), tf.constant(values)))
+    *expected_dense, expected_rows = tape.gradient(expected, [*dense, whole])
+
+    cells = group_by_id(tf.constant(ids))
+    found, found_dense, found_rows = tf.function(loss_and_gradients)(
+        dense, gather_rows(whole, cells.ids_U, 1 + size), cells, tf.constant(labels), tf.constant(values)
+    )
+    close = {"rtol": 1e-4, "atol": 1e-6}
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    for one, other in zip(found_dense, expected_dense, strict=True):
+        np.testing.assert_allclose(one, other, **close)
+    np.testing.assert_allclose(found_rows, tf.gather(tf.convert_to_tensor(expected_rows), cells.ids_U), **close)
+
+
+def test_terms_equal_the_formula_pair_by_pair() -> None:
+    _, ids, values, weights = arrays(9, 4, 3, 6)
+    cells = group_by_id(tf.constant(ids))
+    terms, scaled = embedding_terms(tf.gather(weights, cells.ids_U), cells, tf.constant(values))
+    x = weights.astype(np.float64)[ids] * values[:, :, None]
+    pairs = sum((x[:, i, 1:] * x[:, j, 1:]).sum(axis=1) for i in range(4) for j in range(i + 1, 4))
+    np.testing.assert_allclose(terms, x[:, :, 0].sum(axis=1) + pairs, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(scaled, x[:, :, 1:].reshape(9, -1), rtol=1e-6)
+
+
+def test_rows_of_equal_ids_are_summed() -> None:
+    cells = group_by_id(tf.constant([4, 1, 4, 4]))
+    rows = tf.constant([[1.0, 2.0], [10.0, 20.0], [0.5, 0.0], [-1.0, 1.0]])
+    np.testing.assert_array_equal(sum_rows(rows, cells), [[10.0, 20.0], [0.5, 3.0]])
+
+
+def update_by_hand(optimizer: str, rate: float, row: Any, gradients: list[Any]) -> Any:
+    """The row after its gradients, by the formulas at the top of embedding.py, in float64."""
+    p, m, v, s = row.astype(np.float64), 0.0, 0.0, 0.1
+    for step, g in enumerate(gradients, start=1):
+        if optimizer == "adam":
+            m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g**2
+            p = p - rate * np.sqrt(1 - 0.999**step) / (1 - 0.9**step) * m / (np.sqrt(v) + 1e-7)
+        elif optimizer == "adagrad":
+            s = s + g**2
+            p = p - rate * g / (np.sqrt(s) + 1e-7)
+        else:
+            p = p - rate * g
+    return p
+
+
+@pytest.mark.parametrize(("optimizer", "slots", "start"), [("adam", 2, 0.0), ("adagrad", 1, 0.1), ("sgd", 0, 0.0)])
+def test_rows_and_dense_variables_are_updated_by_the_formula(optimizer: Any, slots: int, start: float) -> None:
+    config = TrainConfig(optimizer=optimizer, learning_rate=0.05)
+    draw = np.random.default_rng(2)
+    row = draw.standard_normal((6, 9)).astype(np.float32)
+    gradients = [draw.standard_normal((6, 9)).astype(np.float32) for _ in range(3)]
+    table = tf.Variable(np.concatenate([row, np.full((6, 9 * slots), start, np.float32)], axis=1))
+    dense = tf.Variable(row)
+    dense_optimizer = DenseOptimizer(config, [dense])
+    before = table.read_value()
+    kept = before.numpy()
+    ids = np.array([0, 2, 3, 5], np.int32)
+    for step, gradient in enumerate(gradients, start=1):
+        apply_to_rows(config, table, tf.constant(ids), tf.constant(gradient[ids]), tf.constant(float(step)))
+        dense_optimizer.apply([tf.constant(gradient)], tf.constant(float(step)))
+    expected = update_by_hand(optimizer, 0.05, row, gradients)
+    np.testing.assert_allclose(table[:, :9].numpy()[ids], expected[ids], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(dense, expected, rtol=1e-5, atol=1e-6)
+    # Rows that are not in the batch stay, and so does what was read before.
+    np.testing.assert_array_equal(table.numpy()[[1, 4]], kept[[1, 4]])
+    np.testing.assert_array_equal(before, kept)
+
+
+def test_the_bias_correction_is_right_at_the_first_step() -> None:
+    rate = effective_rate(TrainConfig(learning_rate=0.5), tf.constant(1.0))
+    np.testing.assert_allclose(rate, 0.5 * np.sqrt(0.001) / 0.1, rtol=1e-6)
+
+
+DIGEST = """
+import hashlib, sys
+import numpy as np, tensorflow as tf
+tf.config.threading.set_intra_op_parallelism_threads(int(sys.argv[1]))
+from components.train.program.kernels import embedding_terms, group_by_id, sum_rows
+draw = np.random.default_rng(5)
+ids = draw.zipf(1.3, (700, 39)).clip(max=9000).astype(np.int32)
+values, table = draw.random(ids.shape).astype(np.float32), draw.random((9001, 33)).astype(np.float32)
+cells = group_by_id(tf.constant(ids))
+rows = tf.gather(table, cells.ids_U)
+with tf.GradientTape() as tape:
+    tape.watch(rows)
+    terms, scaled = embedding_terms(rows, cells, values)
+    value = tf.reduce_sum(terms) + tf.reduce_sum(scaled * scaled)
+sums = sum_rows(tf.constant(draw.random((ids.size, 33)), tf.float32), cells)
+digest = hashlib.sha256()
+for tensor in (terms, scaled, tape.gradient(value, rows), sums):
+    digest.update(tensor.numpy().tobytes())
+print(digest.hexdigest())
+"""
+
+
+def test_results_are_the_same_bits_whatever_the_number_of_threads() -> None:
+    found = {
+        subprocess.run([sys.executable, "-c", DIGEST, threads], check=True, capture_output=True, text=True).stdout
+        for threads in ("1", "2", "5")
+    }
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize("wrong", [-1, 3])
+def test_an_id_outside_the_table_is_an_error_not_a_crash(wrong: int) -> None:
+    table = tf.Variable(tf.zeros((3, 2)))
+    with pytest.raises(tf.errors.InvalidArgumentError, match=rf"id {wrong} is outside 0\.\.2"):
+        gather_rows(table, tf.constant([0, wrong]), 2)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=rf"id {wrong} is outside 0\.\.2"):
+        apply_to_rows(TrainConfig(optimizer="sgd"), table, tf.constant([wrong]), tf.ones((1, 2)), tf.constant(1.0))
+
+
+def test_a_missing_library_names_what_to_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(kernels, "library_path", lambda: tmp_path / "kernels-0.so")
+    with pytest.raises(WorkflowError, match=r"kernels-0\.so: missing.* run python images/training/build_kernels\.py"):
+        kernels.load.__wrapped__()
