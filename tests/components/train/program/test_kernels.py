@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from components.errors import WorkflowError
 from components.train.program import kernels
+from components.train.program.checkpoint import Scorer
 from components.train.program.config import TrainConfig
 from components.train.program.deepfm import initial_dense, logits, loss, loss_and_gradients
 from components.train.program.embedding import DenseOptimizer, apply_to_rows, effective_rate
@@ -138,6 +139,14 @@ def test_rows_and_dense_variables_are_updated_by_the_formula(optimizer: Any, slo
 def test_the_bias_correction_is_right_at_the_first_step() -> None:
     rate = effective_rate(TrainConfig(learning_rate=0.5), tf.constant(1.0))
     np.testing.assert_allclose(rate, 0.5 * np.sqrt(0.001) / 0.1, rtol=1e-6)
+
+
+def test_a_saved_model_needs_no_compiled_operation() -> None:
+    config = TrainConfig(embedding_size=4, deep_layers=(3,))
+    scorer = Scorer(np.zeros((7, 5), np.float32), initial_dense(config, 2, 0.3), 2)
+    names = {operation.type for operation in scorer.score.get_concrete_function().graph.get_operations()}
+    assert "MatMul" in names
+    assert not [name for name in names if name.startswith("Ctrflow")]
 
 
 DIGEST = """
