@@ -30,8 +30,8 @@ ui: ## show runs and reports in the browser
 images: ## build the container images
 	$(call LATER,the images come with a later issue; nothing was built)
 
-bench: ## run the benchmarks
-	$(call LATER,the benchmarks come with a later issue; nothing was measured)
+bench: .venv/.base ## measure the training step, both sides in one run
+	@$(BIN)/python tests/benchmarks/train_step.py
 
 clean: ## remove the environment and everything that a run or a tool left in the checkout
 	rm -rf .venv components/train/program/kernels-*.so runs models retrain.yaml build *.egg-info .mypy_cache .ruff_cache .pytest_cache

@@ -12,12 +12,13 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from components.artifacts import fetch_artifact
+from components.clients import sagemaker_client
 from components.documents import read_json
 from components.errors import InvalidConfig, TrainingJobFailed
 from components.manifest import MANIFEST
 from components.plan import LOCAL, ModelSettings, Plan, ProbeKind, Threads, checked_arguments, hyperparameters
 from components.storage import write_json_atomic
-from components.training_jobs import Channel, FinishedJob, TrainingJob, run_training_job, sagemaker_client
+from components.training_jobs import Channel, FinishedJob, TrainingJob, run_training_job
 from components.training_results import TRAINING, TrainingResult, read_training_result
 
 logger = logging.getLogger(__name__)

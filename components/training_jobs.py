@@ -7,7 +7,6 @@ what, so that asking again after a lost reply, a killed step or a retry finds th
 import hashlib
 import json
 import logging
-import os
 import random
 import re
 import signal
@@ -18,14 +17,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
-from urllib.parse import urlsplit
 
-import boto3
-from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
 from botocore.exceptions import ConnectionError as NoConnection
 
+from components.clients import is_aws, sagemaker_client
 from components.errors import InvalidConfig, TrainingJobFailed
+from components.job_logs import JobLogs
 from components.request_checks import check_request
 
 LOG = logging.getLogger(__name__)
@@ -33,8 +31,6 @@ LOG = logging.getLogger(__name__)
 HASH_TAG = "ctrflow:request-hash"
 NAME_CHARACTERS = 63
 NAME_HASH_CHARACTERS = 16
-LOG_GROUP = "/aws/sagemaker/TrainingJobs"
-LOG_EVENTS_A_CALL = 1000
 FINAL = ("Completed", "Failed", "Stopped")
 # Errors that say "not now": the request may be fine and the job is none the worse.
 NOT_NOW = {"ThrottlingException", "Throttling", "TooManyRequestsException", "RequestLimitExceeded", "ServiceUnavailable"}
@@ -155,30 +151,6 @@ def _channel_request(channel: Channel) -> dict[str, Any]:
     return {"ChannelName": channel.name, "InputMode": channel.input_mode, "DataSource": {"S3DataSource": source}}
 
 
-def sagemaker_client() -> Any:
-    """A SageMaker client of the environment's account and region, or of the local endpoint that it names."""
-    return _client("sagemaker", os.environ.get("AWS_ENDPOINT_URL_SAGEMAKER"))
-
-
-def _client(service: str, endpoint: str | None) -> Any:
-    local = endpoint is not None and not _is_aws(endpoint)
-    # Standard mode with 8 tries outlasts 13 s of throttling. An endpoint on this machine either answers or is gone.
-    retries = {"mode": "standard", "total_max_attempts": 2 if local else 8}
-    # No proxy leads to this machine's own loopback. None asks the environment for one.
-    config = Config(retries=retries, connect_timeout=5, read_timeout=30, proxies={} if local else None)
-    who = {}
-    if local:  # any signature will do, and the user's own credentials stay out of it
-        who = {"aws_access_key_id": "local", "aws_secret_access_key": "local", "region_name": "us-east-1"}
-    try:
-        return boto3.Session().client(service, endpoint_url=endpoint, config=config, **who)
-    except (BotoCoreError, ValueError) as error:  # such as an AWS_PROFILE that is not there, no region, or a malformed endpoint
-        raise InvalidConfig(f"AWS settings of this environment: {error}; correct AWS_* variables and ~/.aws/config") from error
-
-
-def _is_aws(endpoint: str) -> bool:
-    return (urlsplit(endpoint).hostname or "").endswith((".amazonaws.com", ".amazonaws.com.cn", ".api.aws"))
-
-
 def run_training_job(
     job: TrainingJob,
     client: Any,
@@ -204,7 +176,7 @@ def run_training_job(
     """
     request = create_request(job)
     name: str = request["TrainingJobName"]
-    local = not _is_aws(client.meta.endpoint_url)
+    local = not is_aws(client.meta.endpoint_url)
     check_request("CreateTrainingJob", request, file_uris=local)
     if patience_s is None:
         patience_s = LOCAL_PATIENCE_S if local else PATIENCE_S
@@ -287,7 +259,7 @@ class _Service:
 
     def follow(self, on_status: Callable[[JobStatus], None] | None) -> dict[str, Any]:
         """Look until the job is at its end; its log lines go to our log meanwhile."""
-        logs, seen, started = _JobLogs(self._client, self._name), ("", ""), time.monotonic()
+        logs, seen, started = JobLogs(self._client, self._name), ("", ""), time.monotonic()
         while True:
             description = self.describe()
             now = (description["TrainingJobStatus"], description["SecondaryStatus"])
@@ -344,37 +316,6 @@ def _code(error: ClientError) -> str:
 
 def _text(error: ClientError) -> str:
     return f"{_code(error)}: {error.response['Error'].get('Message', '')}"
-
-
-class _JobLogs:
-    """The lines of a job's hosts, forwarded as they come. Trouble with logs never fails a job."""
-
-    def __init__(self, sagemaker: Any, name: str) -> None:
-        endpoint = sagemaker.meta.endpoint_url
-        self._client = _client("logs", None if _is_aws(endpoint) else endpoint)
-        self._name = name
-        self._tokens: dict[str, str | None] = {}
-
-    def forward(self) -> None:
-        """All lines that appeared since the last call, up to LOG_EVENTS_A_CALL a host and call to the service."""
-        try:
-            request = {"logGroupName": LOG_GROUP, "logStreamNamePrefix": f"{self._name}/"}
-            for stream in self._client.describe_log_streams(**request)["logStreams"]:
-                self._forward_stream(stream["logStreamName"])
-        except (ClientError, BotoCoreError) as error:
-            LOG.debug("%s: no log lines: %s", self._name, error)
-
-    def _forward_stream(self, stream: str) -> None:
-        request: dict[str, Any] = {"logGroupName": LOG_GROUP, "logStreamName": stream, "startFromHead": True}
-        host = stream.rpartition("/")[2].rsplit("-", 1)[0]
-        while True:
-            token = self._tokens.get(stream)
-            reply = self._client.get_log_events(**request, limit=LOG_EVENTS_A_CALL, **({"nextToken": token} if token else {}))
-            for event in reply["events"]:
-                LOG.info("%s %s: %s", self._name, host, event["message"].rstrip())
-            self._tokens[stream] = reply["nextForwardToken"]
-            if reply["nextForwardToken"] == token or not reply["events"]:
-                return
 
 
 @contextmanager

@@ -6,7 +6,6 @@ from typing import Any
 from pipelines.local.hosts import Host
 from pipelines.local.jobs import Job
 
-LOG_GROUP = "/aws/sagemaker/TrainingJobs"
 MAX_EVENTS = 10_000
 MAX_BYTES = 1_000_000
 

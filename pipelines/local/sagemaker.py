@@ -22,8 +22,9 @@ from types import TracebackType
 from typing import Any
 
 from components.errors import InvalidConfig
+from components.job_logs import LOG_GROUP
 from components.request_checks import Service, check_request, service_model
-from pipelines.local.job_logs import LOG_GROUP, describe_log_streams, get_log_events
+from pipelines.local.job_logs import describe_log_streams, get_log_events
 from pipelines.local.jobs import Job
 
 LOG = logging.getLogger(__name__)

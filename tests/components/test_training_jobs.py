@@ -22,6 +22,7 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from components.artifacts import fetch_artifact
+from components.clients import sagemaker_client
 from components.errors import InvalidConfig, InvalidRecords, TrainingJobFailed
 from components.training_jobs import (
     Channel,
@@ -31,7 +32,6 @@ from components.training_jobs import (
     create_request,
     job_name,
     run_training_job,
-    sagemaker_client,
 )
 from pipelines.local.sagemaker import LocalSageMaker
 

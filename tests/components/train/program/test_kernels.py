@@ -11,10 +11,10 @@ import tensorflow as tf
 
 from components.errors import WorkflowError
 from components.train.program import kernels
-from components.train.program.checkpoint import Scorer
 from components.train.program.config import TrainConfig
 from components.train.program.deepfm import initial_dense, logits, loss, loss_and_gradients
 from components.train.program.embedding import DenseOptimizer, apply_to_rows, effective_rate
+from components.train.program.export import Scorer
 from components.train.program.kernels import embedding_terms, gather_rows, group_by_id, sum_rows
 
 

@@ -1,0 +1,42 @@
+"""Clients of AWS, or of the local endpoint that AWS_ENDPOINT_URL_SAGEMAKER names. Standard AWS configuration, nothing invented."""
+
+import os
+from typing import Any
+from urllib.parse import urlsplit
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError
+
+from components.errors import InvalidConfig
+
+
+def sagemaker_client() -> Any:
+    """A SageMaker client of the environment's account and region, or of the local endpoint that it names."""
+    return _client("sagemaker", os.environ.get("AWS_ENDPOINT_URL_SAGEMAKER"))
+
+
+def _client(service: str, endpoint: str | None) -> Any:
+    local = endpoint is not None and not is_aws(endpoint)
+    # Standard mode with 8 tries outlasts 13 s of throttling. An endpoint on this machine either answers or is gone.
+    retries = {"mode": "standard", "total_max_attempts": 2 if local else 8}
+    # No proxy leads to this machine's own loopback. None asks the environment for one.
+    config = Config(retries=retries, connect_timeout=5, read_timeout=30, proxies={} if local else None)
+    who = {}
+    if local:  # any signature will do, and the user's own credentials stay out of it
+        who = {"aws_access_key_id": "local", "aws_secret_access_key": "local", "region_name": "us-east-1"}
+    try:
+        return boto3.Session().client(service, endpoint_url=endpoint, config=config, **who)
+    except (BotoCoreError, ValueError) as error:  # such as an AWS_PROFILE that is not there, no region, or a malformed endpoint
+        raise InvalidConfig(f"AWS settings of this environment: {error}; correct AWS_* variables and ~/.aws/config") from error
+
+
+def logs_client(sagemaker: Any) -> Any:
+    """A CloudWatch Logs client beside a SageMaker client: the local endpoint serves both."""
+    endpoint = sagemaker.meta.endpoint_url
+    return _client("logs", None if is_aws(endpoint) else endpoint)
+
+
+def is_aws(endpoint: str) -> bool:
+    """Whether an endpoint is AWS's own."""
+    return (urlsplit(endpoint).hostname or "").endswith((".amazonaws.com", ".amazonaws.com.cn", ".api.aws"))
