@@ -148,7 +148,7 @@ print("loss 0.5 on", me)
 def test_a_job_runs_to_its_end_and_its_artifacts_can_be_fetched(
     tmp_path: Path, client: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "components.training_jobs")
+    caplog.set_level(logging.INFO, "components")
     (tmp_path / "train").mkdir()
     (tmp_path / "train" / "part").write_text("rows")
     seen: list[JobStatus] = []

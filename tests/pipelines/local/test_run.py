@@ -89,12 +89,13 @@ def test_bad_data_ends_the_run_with_one_line_and_no_dataset(ctrflow: Run, tmp_pa
     assert not (tmp_path / "models").exists()
 
 
-@pytest.mark.parametrize("step", ["preprocess", "profile-utilization", "train", "evaluate"])
+@pytest.mark.parametrize("step", ["preprocess", "profile-utilization", "select-strategy", "train", "evaluate"])
 def test_ctrl_c_in_the_middle_of_a_step_leaves_nothing_running(start: Callable[..., Any], step: str) -> None:
     epochs = "1000" if step == "train" else "1"
-    command = start("run", "--sample-rows", "60000", *SHORT, "--epochs", epochs)
+    choice = (*MODEL, "--profile-budget-s", "3") if step == "select-strategy" else SHORT
+    command = start("run", "--sample-rows", "60000", *choice, "--epochs", epochs)
     command.wait_for_step(step)
-    if step in ("profile-utilization", "train"):
+    if step in ("profile-utilization", "select-strategy", "train"):
         command.wait_for(lambda: any("components.train.program" in child.cmdline() for child in command.look()))
     groups = {os.getpgid(child.pid) for child in command.look()}
     assert len(groups) >= 1
