@@ -60,7 +60,7 @@ def test_a_sound_model_comes_home(tmp_path: Path) -> None:
         ({"graph": GRAPH[::-1]}, "saved_model.pb"),
         ({"rank": 1}, "rank 1"),
         ({"ranks_agreed": False}, "2 ranks ended with different parameters"),
-        ({"ranks_agreed": "false"}, "different parameters"),
+        ({"ranks_agreed": "false"}, "ranks_agreed 'false' is not bool"),
         ({"data_digest": "another day"}, "another day"),
     ],
 )
