@@ -41,7 +41,7 @@ class Started:
         found = sorted(self.cwd.glob("runs/2*/run.json"))
         return json.loads(found[-1].read_text()) if found else None
 
-    def wait_for(self, true: Callable[[], bool], timeout_s: float = 120.0) -> None:
+    def wait_for(self, true: Callable[[], bool], timeout_s: float = 240.0) -> None:
         deadline = time.monotonic() + timeout_s
         while not true():
             assert self.process.poll() is None, self.output()
