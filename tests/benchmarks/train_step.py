@@ -81,7 +81,7 @@ class PlainStep(Single):
         *dense, of_rows = tape.gradient(value, [*self.dense, rows_UE])
         rate = effective_rate(self._config, self._step.assign_add(1.0, read_value=True))
         for number, (variable, gradient) in enumerate(zip(self.dense, dense, strict=True)):
-            slots = [same[number] for same in self._optimizer._slots]
+            slots = [same[number] for same in self._optimizer.slots]
             parameter, new = self._update(slots, variable, gradient, rate)
             variable.assign(parameter)
             for slot, state in zip(slots, new, strict=True):

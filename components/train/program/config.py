@@ -9,9 +9,15 @@ from typing import Any, Literal, get_args
 
 from components.errors import InvalidConfig
 
-StrategyName = Literal["single", "horovod", "parameter_server"]
+StrategyName = Literal["single", "horovod", "parameter_server", "tower", "mirrored"]
 OptimizerName = Literal["adam", "adagrad", "sgd"]
 ProbeName = Literal["none", "input", "compute", "both"]
+DeviceName = Literal["auto", "cpu", "gpu"]
+CrossDeviceName = Literal["reduction_to_one", "hierarchical_copy", "nccl"]
+
+# Strategies of one process on one host, and those of them that split its batch over devices.
+ONE_PROCESS: tuple[StrategyName, ...] = ("single", "tower", "mirrored")
+TOWERS: tuple[StrategyName, ...] = ("tower", "mirrored")
 
 # Seeds of epochs are made from it, and must fit in 64 bits.
 LARGEST_SEED = 2**32 - 1
@@ -28,6 +34,8 @@ class TrainConfig:
     `checkpoint_steps` 0 writes no checkpoints; otherwise one every so many steps and at the end, of which `keep_checkpoints` are
     kept.
     `ps_synchronous` makes parameter servers combine all workers' gradients at each step, to compare them with the other strategies.
+    `towers` devices share the batch of strategies tower and mirrored; `device` auto means GPUs where there are enough.
+    `cross_device` is how mirrored averages dense gradients.
     """
 
     strategy: StrategyName = "single"
@@ -52,12 +60,21 @@ class TrainConfig:
     max_seconds: float = 0.0
     checkpoint_steps: int = 0
     keep_checkpoints: int = 3
+    towers: int = 2
+    device: DeviceName = "auto"
+    cross_device: CrossDeviceName = "reduction_to_one"
 
     def __post_init__(self) -> None:
-        for name, kind in (("strategy", StrategyName), ("optimizer", OptimizerName), ("probe", ProbeName)):
+        for name, kind in (
+            ("strategy", StrategyName),
+            ("optimizer", OptimizerName),
+            ("probe", ProbeName),
+            ("device", DeviceName),
+            ("cross_device", CrossDeviceName),
+        ):
             if getattr(self, name) not in get_args(kind):
                 raise InvalidConfig(f"{name} {getattr(self, name)!r} is none of {', '.join(get_args(kind))}")
-        for name in ("embedding_size", "batch_size", "epochs", "workers_per_host", "keep_checkpoints"):
+        for name in ("embedding_size", "batch_size", "epochs", "workers_per_host", "keep_checkpoints", "towers"):
             if getattr(self, name) < 1:
                 raise InvalidConfig(f"{name} {getattr(self, name)}: at least 1 is needed")
         for name in ("field_size", "feature_size", "warmup_steps", "steps", "max_seconds"):
@@ -72,10 +89,22 @@ class TrainConfig:
             raise InvalidConfig(f"learning_rate {self.learning_rate}: must be a positive number")
         if any(width < 1 for width in self.deep_layers):
             raise InvalidConfig(f"deep_layers {list(self.deep_layers)}: every width must be at least 1")
-        if self.strategy == "single" and self.workers_per_host != 1:
-            raise InvalidConfig(f"workers_per_host {self.workers_per_host}: strategy single has one worker")
+        if self.strategy in ONE_PROCESS and self.workers_per_host != 1:
+            raise InvalidConfig(f"workers_per_host {self.workers_per_host}: strategy {self.strategy} has one worker")
         if self.strategy == "parameter_server" and self.workers_per_host != 1:
             raise InvalidConfig(f"workers_per_host {self.workers_per_host}: strategy parameter_server has one worker a host")
+        if self.strategy in TOWERS:
+            self._check_towers()
+        elif self.device == "gpu":
+            raise InvalidConfig(f"device gpu: strategy {self.strategy} has no GPU variant; {' and '.join(TOWERS)} have")
+
+    def _check_towers(self) -> None:
+        if self.batch_size % self.towers:
+            raise InvalidConfig(f"batch_size {self.batch_size}: must be divisible by the {self.towers} towers that share it")
+        if self.strategy == "mirrored" and self.cross_device == "hierarchical_copy" and self.towers % 2:
+            raise InvalidConfig(f"towers {self.towers}: cross_device hierarchical_copy pairs devices; use an even number")
+        if self.strategy == "mirrored" and self.cross_device == "nccl" and self.device == "cpu":
+            raise InvalidConfig("cross_device nccl: it is for GPUs; use reduction_to_one or hierarchical_copy on device cpu")
 
 
 def _integer(text: str) -> int:

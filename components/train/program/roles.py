@@ -1,6 +1,6 @@
 """Which processes a host of a job runs, and the environment of each. Nothing here starts anything.
 
-    single            rank 0
+    single            rank 0; tower and mirrored alike
     horovod           one rank a worker, under Gloo
     parameter_server  a server and a worker a host; the chief, which is rank 0, on the first host
 
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from components.errors import InvalidConfig
-from components.train.program.config import TrainConfig
+from components.train.program.config import ONE_PROCESS, TrainConfig
 from components.train.program.container import Container
 
 RENDEZVOUS_OFFSET = 1
@@ -39,9 +39,9 @@ def roles(config: TrainConfig, container: Container, addresses: Mapping[str, str
     threads = {"OMP_NUM_THREADS": str(config.omp_threads or max(usable // config.workers_per_host, 1))}
     if config.kmp_affinity:
         threads["KMP_AFFINITY"] = config.kmp_affinity
-    if config.strategy == "single":
+    if config.strategy in ONE_PROCESS:
         if len(container.hosts) > 1:
-            raise InvalidConfig(f"strategy single on {len(container.hosts)} hosts: it uses one; set instance count 1")
+            raise InvalidConfig(f"strategy {config.strategy} on {len(container.hosts)} hosts: it uses one; set instance count 1")
         return [Role(name="rank 0", kind="rank 0", main=True, environment=threads)]
     if config.strategy == "horovod":
         return _ranks(config, container, addresses, port_base, threads)

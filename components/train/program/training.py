@@ -38,6 +38,14 @@ def make_strategy(config: TrainConfig, source: Source) -> Any:
 
         hvd.init()
         return HorovodRing(config, source)
+    if config.strategy == "tower":
+        from components.train.program.tower import Tower
+
+        return Tower(config, source)
+    if config.strategy == "mirrored":
+        from components.train.program.mirrored import Mirrored
+
+        return Mirrored(config, source)
     from components.train.program.single import Single
 
     return Single(config, source)

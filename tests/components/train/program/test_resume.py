@@ -29,8 +29,10 @@ def wait_for_checkpoint(job: Any, step: int) -> None:
         (1, {"strategy": "single", "batch_size": 64}),
         (2, {"strategy": "horovod", "batch_size": 32}),
         (2, {"strategy": "parameter_server", "batch_size": 32, "ps_synchronous": True, "steps": 80}),
+        (1, {"strategy": "tower", "batch_size": 64}),
+        (1, {"strategy": "mirrored", "batch_size": 64}),
     ],
-    ids=["single", "horovod-2-hosts", "parameter-server-2-hosts"],
+    ids=["single", "horovod-2-hosts", "parameter-server-2-hosts", "tower", "mirrored"],
 )
 def test_a_killed_training_resumes_on_all_ranks(
     run_job: Callable[..., Any], dataset: Path, hosts: int, settings: dict[str, Any]

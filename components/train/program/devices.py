@@ -1,0 +1,52 @@
+"""The devices that the towers or replicas of one process run on: parts of the CPU, or GPUs.
+
+Logical CPU devices have no cores of their own: all of them share the thread pools of the process.
+"""
+
+from typing import Any
+
+import tensorflow as tf
+
+from components.errors import InvalidConfig, WorkflowError
+from components.train.program.config import TrainConfig
+
+# The table, and the compiled operations, which exist for CPUs only.
+HOST = "/CPU:0"
+
+
+def replica_devices(config: TrainConfig) -> list[str]:
+    """One device a tower. Call it before TensorFlow runs anything: afterwards its devices cannot change.
+
+    `device` auto takes GPUs when there is one a tower, and the CPU otherwise.
+
+    Raises:
+        WorkflowError: GPUs, or NCCL, asked of a TensorFlow that has none.
+        InvalidConfig: fewer GPUs than towers.
+    """
+    gpus = tf.config.list_physical_devices("GPU")
+    if config.device == "gpu" or (config.device == "auto" and len(gpus) >= config.towers):
+        return _pin_gpus(gpus, config.towers)
+    if config.strategy == "mirrored" and config.cross_device == "nccl":
+        raise WorkflowError(
+            f"cross_device nccl: it needs a GPU build of TensorFlow and {config.towers} GPUs, here are {len(gpus)}; "
+            "use reduction_to_one or hierarchical_copy on CPUs"
+        )
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    configured = tf.config.get_logical_device_configuration(cpu) or []
+    if len(configured) < config.towers:
+        tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * config.towers)
+    return [f"/CPU:{index}" for index in range(config.towers)]
+
+
+def _pin_gpus(gpus: list[Any], towers: int) -> list[str]:
+    """The first GPUs of this host; memory is taken as it is needed, not all of it at once."""
+    if not tf.test.is_built_with_gpu_support():
+        raise WorkflowError(
+            "device gpu: this TensorFlow is a CPU build; a GPU build is needed (tensorflow[and-cuda]), or set device cpu"
+        )
+    if len(gpus) < towers:
+        raise InvalidConfig(f"towers {towers}: this host has {len(gpus)} GPUs; lower towers, or set device cpu")
+    tf.config.set_visible_devices(gpus[:towers], "GPU")
+    for gpu in gpus[:towers]:
+        tf.config.experimental.set_memory_growth(gpu, True)
+    return [f"/GPU:{index}" for index in range(towers)]

@@ -1,0 +1,84 @@
+"""One process under tf.distribute.MirroredStrategy: a copy of the dense weights on every device, the table once.
+
+The replicas' dense gradients are averaged by the cross-device operation of the settings, and every replica applies the
+same update to its own copy. A copy of the table on every device would cost its memory again and an exchange of all its
+rows; here the replicas read one, and the gradients of their distinct rows are summed as towers sum them.
+
+Source: tf.distribute.MirroredStrategy; the operations are those of tf.distribute.CrossDeviceOps.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from components.train.program.config import CrossDeviceName, TrainConfig
+from components.train.program.devices import HOST, replica_devices
+from components.train.program.embedding import RULES, DenseOptimizer, apply_to_rows, effective_rate
+from components.train.program.input import Source
+from components.train.program.kernels import Rule
+from components.train.program.single import Single
+from components.train.program.tower import combine_rows, split_batch
+
+CROSS_DEVICE: dict[CrossDeviceName, Any] = {
+    "reduction_to_one": lambda: tf.distribute.ReductionToOneDevice(HOST),
+    "hierarchical_copy": tf.distribute.HierarchicalCopyAllReduce,
+    "nccl": tf.distribute.NcclAllReduce,
+}
+
+
+def update_variable(rule: Rule, variable: Any, slots: Sequence[Any], gradient: Any, rate: Any) -> None:
+    """One step of an optimizer on a whole variable, by TensorFlow's own operations, which exist for GPUs too.
+
+    The rules are those of embedding.py; rate is Adam's with its bias correction in it, hence powers of 0 here.
+    """
+    if rule.optimizer == "adam":
+        m, v = slots
+        tf.raw_ops.ResourceApplyAdam(
+            var=variable.handle, m=m.handle, v=v.handle, beta1_power=0.0, beta2_power=0.0, lr=rate,
+            beta1=rule.beta_1, beta2=rule.beta_2, epsilon=rule.epsilon, grad=gradient,
+        )  # fmt: skip
+    elif rule.optimizer == "adagrad":
+        tf.raw_ops.ResourceApplyAdagradV2(var=variable.handle, accum=slots[0].handle, lr=rate, epsilon=rule.epsilon, grad=gradient)
+    else:
+        tf.raw_ops.ResourceApplyGradientDescent(var=variable.handle, alpha=rate, delta=gradient)
+
+
+class Mirrored(Single):
+    """Synchronous data parallel training inside one process, by tf.distribute."""
+
+    def __init__(self, config: TrainConfig, source: Source) -> None:
+        devices = replica_devices(config)
+        self._strategy = tf.distribute.MirroredStrategy(devices, CROSS_DEVICE[config.cross_device]())
+        with tf.device(HOST):
+            super().__init__(config, source)
+        with self._strategy.scope():
+            self.dense = [tf.Variable(variable.numpy()) for variable in self.dense]
+            self._optimizer = DenseOptimizer(config, self.dense)
+
+    @tf.function
+    def _train(self, labels_B: Any, ids_BF: Any, values_BF: Any) -> Any:
+        parts = split_batch((labels_B, ids_BF, values_BF), self._strategy.num_replicas_in_sync)
+        with tf.device(HOST):
+            rate = effective_rate(self._config, self._step.assign_add(1.0, read_value=True))
+
+        def replica(part: tuple[Any, Any, Any]) -> Any:
+            """Here a mirrored variable is this replica's copy."""
+            value, dense, ids_U, gradient_UE = self.gradients(*part)
+            dense = tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.MEAN, dense)
+            for index, gradient in enumerate(dense):
+                slots = [same[index] for same in self._optimizer.slots]
+                update_variable(RULES[self._config.optimizer], self.dense[index], slots, gradient, rate)
+            return value, ids_U, gradient_UE
+
+        own = self._strategy.experimental_distribute_values_from_function(lambda context: parts[context.replica_id_in_sync_group])
+        losses, ids, rows = [self._strategy.experimental_local_results(each) for each in self._strategy.run(replica, (own,))]
+        with tf.device(HOST):
+            apply_to_rows(self._config, self.table, *combine_rows(ids, rows), self._step)
+            return tf.add_n(losses) / float(len(losses))
+
+    def agree(self, checksum: str) -> bool:
+        """Whether every replica ended with the same dense weights."""
+        copies = [self._strategy.experimental_local_results(variable) for variable in self.dense]
+        return all(np.array_equal(first.numpy(), other.numpy()) for first, *others in copies for other in others)
