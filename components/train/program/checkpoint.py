@@ -93,18 +93,18 @@ def read_newest(folder: Path) -> tuple[int, dict[str, NDArray[Any]]] | None:
     return None
 
 
-def check_shapes(found: Arrays, wanted: Arrays, folder: Path) -> None:
+def check_shapes(found: Arrays, wanted: Mapping[str, tuple[int, ...]], folder: Path) -> None:
     """Refuse a checkpoint of another model.
 
     Raises:
         WorkflowError: naming the first variable that is missing or of another shape.
     """
-    for name, value in wanted.items():
+    for name, shape in wanted.items():
         if name not in found:
             raise WorkflowError(f"{folder}: no variable {name} in the checkpoint; it is of another model, empty the folder")
-        if found[name].shape != value.shape:
+        if found[name].shape != shape:
             raise WorkflowError(
-                f"{folder}: {name} {found[name].shape} in the checkpoint, {value.shape} in this model; "
+                f"{folder}: {name} {found[name].shape} in the checkpoint, {shape} in this model; "
                 "it is of another model or vocabulary, empty the folder"
             )
 

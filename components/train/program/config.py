@@ -11,6 +11,7 @@ from components.errors import InvalidConfig
 
 StrategyName = Literal["single", "horovod", "parameter_server", "tower", "mirrored"]
 OptimizerName = Literal["adam", "adagrad", "sgd"]
+PlacementName = Literal["auto", "replicated_sparse", "replicated_dense", "sharded"]
 ProbeName = Literal["none", "input", "compute", "both"]
 DeviceName = Literal["auto", "cpu", "gpu"]
 CrossDeviceName = Literal["reduction_to_one", "hierarchical_copy", "nccl"]
@@ -33,6 +34,7 @@ class TrainConfig:
     early.
     `checkpoint_steps` 0 writes no checkpoints; otherwise one every so many steps and at the end, of which `keep_checkpoints` are
     kept.
+    `embedding_placement` is where Horovod's ranks have the embedding table (placement.py); auto takes what costs least.
     `ps_synchronous` makes parameter servers combine all workers' gradients at each step, to compare them with the other strategies.
     `towers` devices share the batch of strategies tower and mirrored; `device` auto means GPUs where there are enough.
     `cross_device` is how mirrored averages dense gradients.
@@ -55,6 +57,7 @@ class TrainConfig:
     omp_threads: int = 0
     kmp_affinity: str = ""
     workers_per_host: int = 1
+    embedding_placement: PlacementName = "auto"
     ps_synchronous: bool = False
     probe: ProbeName = "none"
     max_seconds: float = 0.0
@@ -65,13 +68,15 @@ class TrainConfig:
     cross_device: CrossDeviceName = "reduction_to_one"
 
     def __post_init__(self) -> None:
-        for name, kind in (
-            ("strategy", StrategyName),
-            ("optimizer", OptimizerName),
-            ("probe", ProbeName),
-            ("device", DeviceName),
-            ("cross_device", CrossDeviceName),
-        ):
+        kinds = {
+            "strategy": StrategyName,
+            "optimizer": OptimizerName,
+            "probe": ProbeName,
+            "embedding_placement": PlacementName,
+            "device": DeviceName,
+            "cross_device": CrossDeviceName,
+        }
+        for name, kind in kinds.items():
             if getattr(self, name) not in get_args(kind):
                 raise InvalidConfig(f"{name} {getattr(self, name)!r} is none of {', '.join(get_args(kind))}")
         for name in ("embedding_size", "batch_size", "epochs", "workers_per_host", "keep_checkpoints", "towers"):

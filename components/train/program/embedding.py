@@ -20,7 +20,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from components.train.program.config import OptimizerName, TrainConfig
-from components.train.program.deepfm import initial_rows
+from components.train.program.deepfm import initial_rows, row_width
 from components.train.program.kernels import Rule, update_dense, update_rows
 
 ADAM_BETA_1, ADAM_BETA_2 = 0.9, 0.999
@@ -38,6 +38,11 @@ def learning_rate(config: TrainConfig, step: Any) -> Any:
     """The rate of a step counted from 1: linear over `warmup_steps`, then constant."""
     warmup = max(config.warmup_steps, 1)
     return config.learning_rate * tf.minimum(1.0, step / float(warmup))
+
+
+def stored_width(config: TrainConfig) -> int:
+    """Numbers of a table row: the parameters and their slots."""
+    return (1 + SLOTS[config.optimizer]) * row_width(config)
 
 
 def initial_table(config: TrainConfig, start: int, stop: int) -> NDArray[np.float32]:

@@ -1,65 +1,123 @@
-"""Horovod over Gloo: every rank holds the whole table; dense gradients are averaged, rows are exchanged sparse.
+"""Horovod over Gloo: every rank trains on its own rows; dense gradients are averaged, the table is where its placement has it.
 
-Only distinct rows of a batch travel: ids and their gradients are gathered from all ranks, and equal ids are summed.
+A step is one graph, so that Horovod agrees on an exchange and sends while the model is still at work. Only the time in which a rank
+does nothing but wait for others is counted as communication.
 """
 
-import time
+import logging
 from collections.abc import Mapping
 from typing import Any
 
 import horovod.tensorflow as hvd
+import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
 from components.train.program.config import TrainConfig
+from components.train.program.deepfm import initial_dense, loss_and_gradients, row_width
+from components.train.program.embedding import DenseOptimizer, apply_to_rows, initial_table, stored_width
+from components.train.program.export import parameter_checksum
 from components.train.program.input import Source
-from components.train.program.kernels import group_by_id, sum_rows
-from components.train.program.single import Single
+from components.train.program.kernels import group_by_id
+from components.train.program.placement import place, place_for
+from components.train.program.table import Table
+
+log = logging.getLogger(__name__)
 
 
-class HorovodRing(Single):
+def _time_after(tensors: Any) -> Any:
+    """Seconds, float64, when all of these are there."""
+    with tf.control_dependencies(tf.nest.flatten(tensors)):
+        return tf.timestamp()
+
+
+class HorovodRing:
     """Synchronous data parallel training. Call `hvd.init()` before."""
 
     def __init__(self, config: TrainConfig, source: Source) -> None:
-        super().__init__(config, source)
         self.rank, self.size = hvd.rank(), hvd.size()
         self.communication_s = 0.0
+        self._width = row_width(config)
+        self._step = tf.Variable(0.0, name="step")
+        self.dense = [tf.Variable(value) for value in initial_dense(config, source.field_size, source.click_rate)]
+        self._optimizer = DenseOptimizer(config, self.dense)
+        table = Table(
+            rows=source.feature_size,
+            parameters=self._width,
+            stored=stored_width(config),
+            initial=lambda start, stop: initial_table(config, start, stop),
+            update=lambda variable, ids_U, gradient_UE: apply_to_rows(config, variable, ids_U, gradient_UE, self._step),
+        )
+        self._shape = (table.rows, table.stored)
+        chosen = place_for(config, source, table, self.size, hvd.local_size()) if self.rank == 0 else None
+        self.placement_name, why = hvd.broadcast_object(chosen, root_rank=0)
+        if self.rank == 0:
+            log.info("embedding placement %s: %s", self.placement_name, why)
+        self._placement = place(self.placement_name, table)
+        self._traced: Any = None
 
-    @tf.function(reduce_retracing=True)
-    def _compute(self, labels_B: Any, ids_BF: Any, values_BF: Any) -> Any:
-        return self.gradients(labels_B, ids_BF, values_BF)
-
-    @tf.function(reduce_retracing=True)
-    def _exchange(self, value: Any, dense: list[Any], ids_U: Any, rows_UE: Any) -> Any:
-        """Mean loss and dense gradients, and all ranks' ids and rows, one rank after the other."""
+    @tf.function
+    def _train(self, labels_B: Any, ids_BF: Any, values_BF: Any) -> Any:
+        """Mean loss of all ranks before the update, and the seconds in which this rank waited; float64 [2]."""
+        cells = group_by_id(ids_BF)
+        looked = _time_after(cells.ids_U)
+        rows_UE, found = self._placement.lookup(cells)
+        waited = _time_after(rows_UE) - looked if self._placement.lookup_travels else tf.constant(0.0, tf.float64)
+        value, dense, gradient_UE = loss_and_gradients(self.dense, rows_UE, cells, labels_B, values_BF)
+        computed = _time_after([value, dense, gradient_UE])
+        exchanged = self._placement.exchange(found, gradient_UE)
         value, *dense = hvd.grouped_allreduce([value, *dense], op=hvd.Average, name="dense")
-        return value, dense, hvd.allgather(ids_U, name="ids"), hvd.allgather(rows_UE, name="rows")
-
-    @tf.function(reduce_retracing=True)
-    def _apply(self, dense: list[Any], all_ids: Any, all_rows: Any) -> None:
-        cells = group_by_id(all_ids)
-        self.apply(dense, cells.ids_U, sum_rows(all_rows, cells) / float(self.size))
+        waited += _time_after([value, dense, exchanged]) - computed
+        self._step.assign_add(1.0)
+        self._optimizer.apply(dense, self._step)
+        self._placement.update(exchanged)
+        return tf.stack([tf.cast(value, tf.float64), waited])
 
     def train(self, batch: tuple[Any, Any, Any]) -> float:
-        """Mean loss of all ranks' batches, before the update."""
-        computed = self._compute(*batch)
-        start = time.monotonic()
-        value, dense, all_ids, all_rows = self._exchange(*computed)
-        self.communication_s += time.monotonic() - start
-        self._apply(dense, all_ids, all_rows)
+        """Mean loss of all ranks' batches, before the update; all batches have the shapes of the first."""
+        if self._traced is None:
+            self._traced = self._train.get_concrete_function(*batch)
+        value, waited = self._traced(*batch).numpy()
+        self.communication_s += float(waited)
         return float(value)
-
-    def agree(self, checksum: str) -> bool:
-        """Whether all ranks hold the same parameters."""
-        return len(set(hvd.allgather_object(checksum))) == 1
-
-    def resume(self, found: tuple[int, Mapping[str, NDArray[Any]]] | None) -> int:
-        """Rank 0 alone sees its checkpoints: its variables, slots and step go to all ranks."""
-        begun = super().resume(found)
-        # Without a checkpoint too: the seed makes all ranks equal, this makes it true whatever the numpy version of a host.
-        hvd.broadcast_variables(list(self._variables().values()), root_rank=0)
-        return int(hvd.broadcast(tf.constant(begun), root_rank=0, name="begun"))
 
     def stop_together(self, wish: bool) -> bool:
         """Rank 0 decides for all, so that no rank waits for one that left."""
         return bool(hvd.broadcast(tf.constant(int(wish)), root_rank=0, name="stop"))
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of what `state` holds."""
+        return {"table": self._shape, **{name: tuple(v.shape) for name, v in self._optimizer.named(self._step).items()}}
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Everything that training changes, by name, complete on rank 0; all ranks must call it."""
+        return {"table": self._placement.whole(), **{name: v.numpy() for name, v in self._optimizer.named(self._step).items()}}
+
+    def resume(self, found: tuple[int, Mapping[str, NDArray[Any]]] | None) -> int:
+        """Rank 0 alone sees its checkpoints: its variables, slots and step go to all ranks."""
+        begun = int(hvd.broadcast(tf.constant(found[0] if found else 0), root_rank=0, name="begun"))
+        variables = self._optimizer.named(self._step)
+        if found is not None:
+            for name, variable in variables.items():
+                variable.assign(found[1][name])
+        # Without a checkpoint too: the seed makes all ranks equal, this makes it true whatever the numpy version of a host.
+        hvd.broadcast_variables(list(variables.values()), root_rank=0)
+        if begun:
+            self._placement.load(found[1]["table"] if found else None)
+        else:
+            self._placement.begin()
+        return begun
+
+    def parameters(self) -> tuple[NDArray[np.float32], list[NDArray[np.float32]]]:
+        """The embedding table without slots [V, 1 + D], which only rank 0 has, and the dense weights; all ranks must call it."""
+        return self._placement.whole()[:, : self._width], [variable.numpy() for variable in self.dense]
+
+    def agree(self) -> bool:
+        """Whether all ranks hold the same bits of what all ranks hold."""
+        own = parameter_checksum(self._placement.replica(), [variable.numpy() for variable in self.dense])
+        return len(set(hvd.allgather_object(own))) == 1
+
+    def figures(self) -> dict[str, Any]:
+        """What training.json says of this strategy alone."""
+        held = [self._placement.bytes_of(rank) for rank in range(self.size)]
+        return {"embedding_placement": self.placement_name, "table_bytes_per_rank": held}

@@ -78,7 +78,7 @@ class Mirrored(Single):
             apply_to_rows(self._config, self.table, *combine_rows(ids, rows), self._step)
             return tf.add_n(losses) / float(len(losses))
 
-    def agree(self, checksum: str) -> bool:
+    def agree(self) -> bool:
         """Whether every replica ended with the same dense weights."""
         copies = [self._strategy.experimental_local_results(variable) for variable in self.dense]
         return all(np.array_equal(first.numpy(), other.numpy()) for first, *others in copies for other in others)

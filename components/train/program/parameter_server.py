@@ -223,9 +223,18 @@ class ParameterServers:
 
         return loop
 
-    def agree(self, checksum: str) -> bool:
-        """The coordinator holds the only copy."""
-        return bool(checksum)
+    def agree(self) -> bool:
+        """There is only one copy."""
+        return True
+
+    def figures(self) -> dict[str, Any]:
+        """What training.json says of this strategy alone."""
+        return {"table_bytes_per_server": [int(np.prod(shard.shape)) * 4 for shard in self._shards]}
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of what `state` holds."""
+        table = (self._source.feature_size, int(self._shards[0].shape[1]))
+        return {"table": table, **{name: tuple(v.shape) for name, v in self._optimizer.named(self._step).items()}}
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Everything that training changes, by name, the table as one: a job may resume with another number of servers."""

@@ -59,6 +59,10 @@ class Single:
     def _variables(self) -> dict[str, Any]:
         return {"table": self.table, **self._optimizer.named(self._step)}
 
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of what `state` holds."""
+        return {name: tuple(variable.shape) for name, variable in self._variables().items()}
+
     def state(self) -> dict[str, NDArray[Any]]:
         """Everything that training changes, by name; what a checkpoint holds."""
         return {name: variable.numpy() for name, variable in self._variables().items()}
@@ -79,6 +83,10 @@ class Single:
         """The embedding table without slots [V, 1 + D], and the dense weights."""
         return self.table[:, : self._width].numpy(), [variable.numpy() for variable in self.dense]
 
-    def agree(self, checksum: str) -> bool:
+    def agree(self) -> bool:
         """Whether all ranks hold the same parameters: there is one rank."""
-        return bool(checksum)
+        return True
+
+    def figures(self) -> dict[str, Any]:
+        """What training.json says of this strategy alone."""
+        return {"table_bytes_per_rank": [int(np.prod(self.table.shape)) * 4]}

@@ -14,7 +14,7 @@ from components.manifest import Manifest
 from components.train.program import checkpoint
 from components.train.program.config import TrainConfig
 from components.train.program.container import Container
-from components.train.program.export import MODEL_CARD, parameter_checksum, write_model
+from components.train.program.export import MODEL_CARD, write_model
 from components.train.program.fit import Recorder, fit
 from components.train.program.input import Division, Source, batches, divide, explain_damage, find_source
 from components.train.program.resources import Sampler, usable_cpus
@@ -59,9 +59,8 @@ def resume(strategy: Any, division: Division, folder: Path) -> int:
     """
     found = checkpoint.read_newest(folder) if division.rank == 0 and checkpoint.listed(folder) else None
     if found is not None:
-        wanted = {**strategy.state(), GLOBAL_BATCH: np.array(division.batch_size * division.size)}
-        checkpoint.check_shapes(found[1], wanted, folder)
-        made, now = int(found[1][GLOBAL_BATCH]), int(wanted[GLOBAL_BATCH])
+        checkpoint.check_shapes(found[1], {**strategy.shapes(), GLOBAL_BATCH: ()}, folder)
+        made, now = int(found[1][GLOBAL_BATCH]), division.batch_size * division.size
         if made != now:
             raise WorkflowError(
                 f"{folder}: made with a global batch of {made}, this job has {now}; use the same, or empty the folder"
@@ -92,9 +91,10 @@ def train(container: Container, config: TrainConfig, started: float, progress: P
     finished = container.checkpoints / TRAINING
     if begun < division.steps:
         measured = run_steps(container, config, source, manifest, strategy, division, begun, started, progress)
-        if config.checkpoint_steps and division.rank == 0:
-            # Before the last checkpoint: one that says the training is complete must have its figures beside it.
-            write_json(finished, measured)
+        if config.checkpoint_steps:
+            if division.rank == 0:
+                # Before the last checkpoint: one that says the training is complete must have its figures beside it.
+                write_json(finished, measured)
             save(strategy, division, container.checkpoints, division.steps, config.keep_checkpoints)
     elif division.rank == 0:
         log.info("all %d steps were done before; only the model is written", division.steps)
@@ -122,10 +122,9 @@ def run_steps(
     """The steps after the first `begun`; what was measured, as training.json has it."""
 
     def due(step: int) -> None:
-        if division.rank == 0:
-            save(strategy, division, container.checkpoints, step, config.keep_checkpoints)
-            # Writing a large table takes a while in which no step ends, and is no hang.
-            progress.touch()
+        save(strategy, division, container.checkpoints, step, config.keep_checkpoints)
+        # Writing a large table takes a while in which no step ends, and is no hang.
+        progress.touch()
 
     recorder = Recorder(config, division, begun, started, progress)
     with Sampler() as sampler:
@@ -154,13 +153,16 @@ def run_steps(
         "usable_cpus": cpus.count,
         "usable_cpus_source": cpus.source,
         "probe": config.probe,
+        **strategy.figures(),
     }
 
 
 def save(strategy: Any, division: Division, folder: Path, step: int, keep: int) -> None:
-    """Write a checkpoint of this step."""
-    state = {**strategy.state(), GLOBAL_BATCH: np.array(division.batch_size * division.size)}
-    checkpoint.write(folder, step, state, keep)
+    """Write a checkpoint of this step: rank 0 does, with what the others give it."""
+    state = strategy.state()
+    if division.rank != 0:
+        return
+    checkpoint.write(folder, step, {**state, GLOBAL_BATCH: np.array(division.batch_size * division.size)}, keep)
     log.info("checkpoint of step %d written", step)
 
 
@@ -172,10 +174,10 @@ def write_trained_model(
     Raises:
         WorkflowError: the ranks hold different parameters.
     """
-    table, dense = strategy.parameters()
-    agreed = strategy.agree(parameter_checksum(table, dense))
+    agreed = strategy.agree()
     if not agreed:
         raise WorkflowError("the ranks hold different parameters at the end; this model must not be used, report it")
+    table, dense = strategy.parameters()
     if division.rank != 0:
         return
     trained = {

@@ -82,9 +82,9 @@ def test_nothing_but_damage_is_an_error_and_an_empty_folder_is_a_start(folder: P
 def test_another_shape_is_named(folder: Path) -> None:
     _, found = read_newest(folder) or (0, {})
     with pytest.raises(WorkflowError, match=r"table \(6,\) in the checkpoint, \(9,\) in this model"):
-        check_shapes(found, {"table": np.zeros(9)}, folder)
+        check_shapes(found, {"table": (9,)}, folder)
     with pytest.raises(WorkflowError, match="no variable extra in the checkpoint"):
-        check_shapes(found, {"extra": np.zeros(1)}, folder)
+        check_shapes(found, {"extra": (1,)}, folder)
 
 
 @pytest.mark.skipif(not CASES.is_dir(), reason="../shared is not here")
@@ -111,4 +111,4 @@ def test_real_folders(case: str, step: int) -> None:
 def test_a_real_folder_of_a_grown_vocabulary() -> None:
     _, found = read_newest(CASES / "other_shape") or (0, {})
     with pytest.raises(WorkflowError, match=r"emb \(9,\) in the checkpoint, \(6,\) in this model"):
-        check_shapes(found, {"emb": np.zeros(6)}, CASES / "other_shape")
+        check_shapes(found, {"emb": (6,)}, CASES / "other_shape")

@@ -27,12 +27,22 @@ def wait_for_checkpoint(job: Any, step: int) -> None:
     ("hosts", "settings"),
     [
         (1, {"strategy": "single", "batch_size": 64}),
-        (2, {"strategy": "horovod", "batch_size": 32}),
+        (2, {"strategy": "horovod", "batch_size": 32, "embedding_placement": "replicated_sparse"}),
+        (2, {"strategy": "horovod", "batch_size": 32, "embedding_placement": "replicated_dense"}),
+        (2, {"strategy": "horovod", "batch_size": 32, "embedding_placement": "sharded"}),
         (2, {"strategy": "parameter_server", "batch_size": 32, "ps_synchronous": True, "steps": 80}),
         (1, {"strategy": "tower", "batch_size": 64}),
         (1, {"strategy": "mirrored", "batch_size": 64}),
     ],
-    ids=["single", "horovod-2-hosts", "parameter-server-2-hosts", "tower", "mirrored"],
+    ids=[
+        "single",
+        "horovod-replicated-sparse",
+        "horovod-replicated-dense",
+        "horovod-sharded",
+        "parameter-server-2-hosts",
+        "tower",
+        "mirrored",
+    ],
 )
 def test_a_killed_training_resumes_on_all_ranks(
     run_job: Callable[..., Any], dataset: Path, hosts: int, settings: dict[str, Any]
@@ -51,6 +61,27 @@ def test_a_killed_training_resumes_on_all_ranks(
     assert begun % 20 == 0
     assert training["examples"] == (uninterrupted.training()["steps"] - begun) * 64
     with np.load(uninterrupted.bases[0] / "model/weights.npz") as expected, np.load(job.bases[0] / "model/weights.npz") as found:
+        for name in expected.files:
+            np.testing.assert_allclose(found[name], expected[name], rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize(("before", "after"), [("sharded", "replicated_sparse"), ("replicated_dense", "sharded")])
+def test_a_checkpoint_of_one_placement_is_resumed_in_another(
+    run_job: Callable[..., Any], dataset: Path, before: str, after: str
+) -> None:
+    """Half of the steps in each, against all of them in one process."""
+    settings = {**SETTINGS, "steps": 40}
+    single = run_job(dataset, strategy="single", batch_size=64, **settings)
+    assert single.wait() == [0], single.log()
+    horovod = {"strategy": "horovod", "workers_per_host": 2, "batch_size": 32}
+    job = run_job(dataset, **{**settings, "steps": 20}, **horovod, embedding_placement=before)
+    assert job.wait() == [0], job.log()
+    path = job.bases[0] / "input/config/hyperparameters.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "steps": "40", "embedding_placement": after}))
+    job.start()
+    assert job.wait() == [0], job.log()
+    assert job.training()["resumed_at"] == 20
+    with np.load(single.bases[0] / "model/weights.npz") as expected, np.load(job.bases[0] / "model/weights.npz") as found:
         for name in expected.files:
             np.testing.assert_allclose(found[name], expected[name], rtol=1e-3, atol=1e-5)
 

@@ -14,6 +14,7 @@ from components.manifest import manifest_digest, read_manifest
 
 GLOBAL_BATCH, STEPS = 64, 50
 MODEL = {"embedding_size": 8, "deep_layers": "[16, 8]", "learning_rate": 0.01, "steps": STEPS, "seed": 5}
+HOROVOD = {"strategy": "horovod", "batch_size": 32}
 # At which each optimizer visibly learns within so few steps.
 RATES = {"adam": 0.01, "adagrad": 0.1, "sgd": 1.0}
 
@@ -42,8 +43,12 @@ def learns(losses: list[float]) -> bool:
 @pytest.mark.parametrize(
     ("optimizer", "hosts", "settings"),
     [
-        ("adam", 1, {"strategy": "horovod", "workers_per_host": 2, "batch_size": 32}),
-        ("adagrad", 2, {"strategy": "horovod", "batch_size": 32}),
+        ("adam", 1, {**HOROVOD, "workers_per_host": 2, "embedding_placement": "replicated_sparse"}),
+        ("adagrad", 2, {**HOROVOD, "embedding_placement": "replicated_sparse"}),
+        ("adam", 1, {**HOROVOD, "workers_per_host": 2, "embedding_placement": "replicated_dense"}),
+        ("sgd", 2, {**HOROVOD, "embedding_placement": "replicated_dense"}),
+        ("adam", 1, {**HOROVOD, "workers_per_host": 2, "embedding_placement": "sharded"}),
+        ("adagrad", 2, {**HOROVOD, "embedding_placement": "sharded"}),
         ("adam", 1, {"strategy": "parameter_server", "batch_size": 64}),
         ("sgd", 2, {"strategy": "parameter_server", "batch_size": 32, "ps_synchronous": True}),
         ("adam", 1, {"strategy": "tower", "batch_size": 64}),
@@ -53,8 +58,12 @@ def learns(losses: list[float]) -> bool:
         ("sgd", 1, {"strategy": "mirrored", "batch_size": 64, "cross_device": "hierarchical_copy"}),
     ],
     ids=[
-        "horovod-2-workers",
-        "horovod-2-hosts",
+        "horovod-2-workers-replicated-sparse",
+        "horovod-2-hosts-replicated-sparse",
+        "horovod-2-workers-replicated-dense",
+        "horovod-2-hosts-replicated-dense",
+        "horovod-2-workers-sharded",
+        "horovod-2-hosts-sharded",
         "parameter-server-1-worker",
         "parameter-server-2-hosts-synchronous",
         "tower-2",
@@ -90,8 +99,38 @@ def test_asynchronous_servers_give_every_worker_its_own_equal_share(run_job: Cal
     assert learns(job.losses())
 
 
-def test_the_model_is_rank_0s_and_scores_like_the_weights(run_job: Callable[..., Any], dataset: Path) -> None:
-    job = run_job(dataset, 1, strategy="horovod", workers_per_host=2, batch_size=32, **MODEL)
+@pytest.mark.parametrize(
+    ("placement", "rows_per_rank"),
+    # Of three ranks, the first two hold a row more of 2000.
+    [("replicated_sparse", [2000, 2000, 2000]), ("replicated_dense", [2000, 2000, 2000]), ("sharded", [667, 667, 666])],
+)
+def test_three_ranks_hold_what_their_placement_says(
+    run_job: Callable[..., Any], dataset: Path, placement: str, rows_per_rank: list[int]
+) -> None:
+    settings = {**MODEL, "strategy": "horovod", "workers_per_host": 3, "batch_size": 16, "embedding_placement": placement}
+    job = run_job(dataset, 1, **settings)
+    assert job.wait() == [0], job.log()
+    # A row is a weight and 8 numbers, and as many again for each of Adam's two moments.
+    assert job.training()["table_bytes_per_rank"] == [rows * 27 * 4 for rows in rows_per_rank]
+    single = run_job(dataset, 1, **{**MODEL, "strategy": "single", "batch_size": 48})
+    assert single.wait() == [0], single.log()
+    np.testing.assert_allclose(job.losses(), single.losses(), rtol=1e-4)
+    with np.load(job.bases[0] / "model/weights.npz") as found, np.load(single.bases[0] / "model/weights.npz") as expected:
+        np.testing.assert_allclose(found["table"], expected["table"], rtol=1e-3, atol=1e-5)
+
+
+def test_the_placement_that_is_chosen_is_logged_with_its_numbers(run_job: Callable[..., Any], dataset: Path) -> None:
+    job = run_job(dataset, 1, strategy="horovod", workers_per_host=2, batch_size=32, **{**MODEL, "steps": 5})
+    assert job.wait() == [0], job.log()
+    chosen = job.training()["embedding_placement"]
+    assert chosen in ("replicated_sparse", "replicated_dense", "sharded")
+    assert f"embedding placement {chosen}: a rank sends replicated_sparse 0.00" in job.log()
+
+
+@pytest.mark.parametrize("placement", ["replicated_sparse", "sharded"])
+def test_the_model_is_rank_0s_and_scores_like_the_weights(run_job: Callable[..., Any], dataset: Path, placement: str) -> None:
+    settings = {"strategy": "horovod", "workers_per_host": 2, "batch_size": 32, "embedding_placement": placement}
+    job = run_job(dataset, 1, **settings, **MODEL)
     assert job.wait() == [0], job.log()
     model = job.bases[0] / "model"
     card = json.loads((model / "model.json").read_text())

@@ -1,0 +1,101 @@
+"""Which placement of the embedding table a Horovod training uses, from the bytes that a rank sends in a step.
+
+With n ranks, V rows, E parameters a row and U distinct ids in a rank's batch, 4 bytes a number:
+
+    replicated_sparse   (n - 1) * U * (1 + E)            everyone's ids and gradients to everyone
+    replicated_dense    2 * (n - 1) / n * V * (E + 1)    a ring over gradients and counts of the whole table
+    sharded             (n - 1) / n * U * (1 + 2 * E)    ids out, rows back, gradients out
+
+A step that waits for others pays more than its bytes: each wait counts as WAIT_BYTES.
+"""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+
+from components.records import Schema, read_shard
+from components.train.program.config import PlacementName, TrainConfig
+from components.train.program.input import Source
+from components.train.program.table import Placement, Table
+
+log = logging.getLogger(__name__)
+
+# What could have been sent while a step waits once more: half a millisecond on loopback, where this was measured.
+WAIT_BYTES = 500_000
+# A replicated table may take this share of a host's memory: batches, gradients and copies for checkpoints need the rest.
+TABLE_SHARE = 0.4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Load:
+    """What the choice depends on: ranks, ranks on a host, distinct ids in a rank's batch, bytes of memory of a host."""
+
+    ranks: int
+    local_ranks: int
+    distinct_ids: int
+    memory_bytes: int
+
+
+def bytes_a_step(table: Table, load: Load) -> dict[PlacementName, float]:
+    """Bytes that a rank sends in a step, by placement."""
+    others, ids, width = load.ranks - 1, load.distinct_ids, table.parameters
+    return {
+        "replicated_sparse": 4.0 * others * ids * (1 + width),
+        "replicated_dense": 8.0 * others / load.ranks * table.rows * (width + 1),
+        "sharded": 4.0 * others / load.ranks * ids * (1 + 2 * width),
+    }
+
+
+def choose(table: Table, load: Load) -> tuple[PlacementName, str]:
+    """The placement whose bytes and waits cost least among those that fit the memory, and why."""
+    waits: Mapping[PlacementName, int] = {"replicated_sparse": 1, "replicated_dense": 1, "sharded": 3}
+    sent = bytes_a_step(table, load)
+    numbers = ", ".join(f"{name} {count / 1e6:.3g} MB" for name, count in sent.items())
+    held = table.rows * table.row_bytes * load.local_ranks
+    numbers = f"a rank sends {numbers} a step with {load.distinct_ids} distinct ids in its batch"
+    if held > TABLE_SHARE * load.memory_bytes:
+        return "sharded", f"replicas would take {held / 1e9:.3g} of {load.memory_bytes / 1e9:.3g} GB of a host; {numbers}"
+    return min(sent, key=lambda name: sent[name] + WAIT_BYTES * waits[name]), numbers
+
+
+def distinct_ids(source: Source, batch_size: int) -> int:
+    """Distinct ids in the first rows of the training data, as many as a rank's batch has."""
+    schema = Schema(field_size=source.field_size, feature_size=source.feature_size)
+    seen: list[Any] = []
+    rows = 0
+    for file in source.files:
+        for batch in read_shard(Path(file), schema, source.encoding):
+            seen.append(batch.ids[: batch_size - rows])
+            rows += len(seen[-1])
+            if rows == batch_size:
+                return len(np.unique(np.concatenate(seen)))
+    return len(np.unique(np.concatenate(seen))) if seen else 0
+
+
+def place(name: PlacementName, table: Table) -> Placement:
+    """A placement by its name, `auto` excepted."""
+    if name == "sharded":
+        from components.train.program.sharded import Sharded
+
+        return Sharded(table)
+    if name == "replicated_dense":
+        from components.train.program.replicated_dense import ReplicatedDense
+
+        return ReplicatedDense(table)
+    from components.train.program.replicated_sparse import ReplicatedSparse
+
+    return ReplicatedSparse(table)
+
+
+def place_for(config: TrainConfig, source: Source, table: Table, ranks: int, local_ranks: int) -> tuple[PlacementName, str]:
+    """The placement that was asked for, or the cheapest; and why, for the log. What rank 0 finds counts for all."""
+    if config.embedding_placement != "auto":
+        return config.embedding_placement, "as set"
+    memory = psutil.virtual_memory().total
+    ids = distinct_ids(source, config.batch_size)
+    return choose(table, Load(ranks=ranks, local_ranks=local_ranks, distinct_ids=ids, memory_bytes=memory))
