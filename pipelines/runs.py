@@ -1,6 +1,5 @@
 """The record of a run: runs/<run id>/run.json, written as things happen, so that it tells the truth after a crash too."""
 
-import json
 import secrets
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -76,9 +75,3 @@ class RunRecord:
             self.put(replace(self.run.tasks[-1], state=state, ended=utc_now(), error=error))
         self.run = replace(self.run, state=state, ended=utc_now(), error=error)
         self._write()
-
-
-def read_run(folder: Path) -> Run:
-    """The run of a folder."""
-    document = json.loads((folder / RUN).read_text(encoding="utf-8"))
-    return Run(**{**document, "tasks": tuple(Task(**task) for task in document["tasks"])})

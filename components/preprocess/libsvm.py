@@ -2,8 +2,7 @@
 
 Accepted: tabs, repeated and trailing spaces, `#` comments, blank lines, labels 0/1 and -1/+1, any order of ids (kept), an explicit
 zero (kept). Every row must hold exactly `field_size` pairs, because the model's input is rectangular. An id may stand in a row
-once;
-only with value 0, which adds nothing, may it be repeated to fill a row up.
+once; only with value 0, which adds nothing, may it be repeated to fill a row up.
 """
 
 import re

@@ -1,8 +1,7 @@
 """Runs a compiled pipeline in kfp.local, in this process: `python -m pipelines.local.execute PIPELINE.yaml PARAMETERS.json ROOT`.
 
 run.py starts it in a process group of its own. KFP starts each step as a shell with a Python in it, and ends neither on SIGTERM;
-so this process
-ends its whole group when it is asked to end, and when the process that started it is gone.
+so this process ends its whole group when it is asked to end, and when the process that started it is gone.
 """
 
 import ctypes

@@ -28,12 +28,10 @@ LARGEST_SEED = 2**32 - 1
 class TrainConfig:
     """One training.
 
-    `batch_size` is per worker. `steps` 0 means that `epochs` decide. Threads 0 and an empty `kmp_affinity` leave TensorFlow its
-    default.
-    `field_size` and `feature_size` 0 mean: as the manifest says; anything else must agree with it. `max_seconds` ends a probe
-    early.
-    `checkpoint_steps` 0 writes no checkpoints; otherwise one every so many steps and at the end, of which `keep_checkpoints` are
-    kept.
+    `batch_size` is per worker. `steps` 0 means that `epochs` decide. `field_size` and `feature_size` 0 mean: as the manifest says;
+    anything else must agree with it. Threads 0 mean as many as the usable CPUs, divided among the workers of a host; an empty
+    `kmp_affinity` sets none. `max_seconds` ends a probe early. `checkpoint_steps` 0 writes no checkpoints; otherwise one every so
+    many steps and at the end, of which `keep_checkpoints` are kept.
     `embedding_placement` is where Horovod's ranks have the embedding table (placement.py); auto takes what costs least.
     `ps_synchronous` makes parameter servers combine all workers' gradients at each step, to compare them with the other strategies.
     `towers` devices share the batch of strategies tower and mirrored; `device` auto means GPUs where there are enough.

@@ -1,9 +1,8 @@
 """The batches of a training, from the shards of a dataset.
 
 Order: read -> shuffle -> batch -> map (whole batches, never rows) -> repeat (by epoch) -> prefetch. The order of rows depends on
-seed and epoch only,
-so that every strategy sees the same global batches: worker w of n takes rows [w*B, (w+1)*B) of each global batch of n*B rows.
-The rows that do not fill a last global batch of an epoch are left out and counted.
+seed and epoch only, so that every strategy sees the same global batches: worker w of n takes rows [w*B, (w+1)*B) of each global
+batch of n*B rows. The rows that do not fill a last global batch of an epoch are left out and counted.
 """
 
 from dataclasses import dataclass

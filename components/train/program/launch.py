@@ -1,8 +1,8 @@
 """Entry point of a training container: start this host's processes, watch them, end them all together.
 
 Runs once per host. The first process that fails decides: its own reason goes to `<base>/output/failure`, every other process is
-ended, here and on
-the other hosts, and the exit code says so. Ends its processes on SIGTERM and SIGINT too; they die with it even by kill -9.
+ended, here and on the other hosts, and the exit code says so. Ends its processes on SIGTERM and SIGINT too; they die with it even
+by kill -9.
 """
 
 import json

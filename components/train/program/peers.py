@@ -1,8 +1,7 @@
 """One line of contact between the launchers of a job: who failed and why, and that the job is done.
 
 The first host listens, the others connect. Messages are JSON lines: {"failed": reason} either way, {"done": true} from the first
-host. A
-connection that ends without a message means that the host behind it is lost.
+host. A connection that ends without a message means that the host behind it is lost.
 """
 
 import json

@@ -89,6 +89,16 @@ def test_bad_data_ends_the_run_with_one_line_and_no_dataset(ctrflow: Run, tmp_pa
     assert not (tmp_path / "models").exists()
 
 
+def test_verbose_prints_every_line_of_a_step(ctrflow: Run, tmp_path: Path) -> None:
+    (tmp_path / "clicks.libsvm").write_text("1 3:1 4:1\n0 5:1 x:1\n")
+    done = ctrflow("run", "--data", "clicks.libsvm", "--format", "libsvm", "--verbose", cwd=tmp_path)
+    run, _ = newest(tmp_path)
+    logged = (run / "logs/preprocess.log").read_text()
+    assert "Traceback (most recent call last)" in logged
+    assert "Traceback (most recent call last)" in done.stdout
+    assert done.returncode == 1
+
+
 @pytest.mark.parametrize("step", ["preprocess", "profile-utilization", "select-strategy", "train", "evaluate"])
 def test_ctrl_c_in_the_middle_of_a_step_leaves_nothing_running(start: Callable[..., Any], step: str) -> None:
     epochs = "1000" if step == "train" else "1"
