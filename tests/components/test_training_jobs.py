@@ -256,6 +256,8 @@ def test_a_signal_to_the_operator_stops_the_job(tmp_path: Path, client: Any, sen
     name = create_request(wanted)["TrainingJobName"]
     operator = tmp_path / "operator.py"
     operator.write_text(
+        # A shell that starts this suite in the background has it ignore SIGINT, and so would everything below it.
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         f"from components.training_jobs import *\n"
         f"try: run_training_job({wanted!r}, sagemaker_client(), poll_s=0.05)\nexcept KeyboardInterrupt: raise SystemExit(1)"
     )
