@@ -8,77 +8,14 @@ most on this machine.
 """
 
 import argparse
-import json
-import os
 import statistics
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from train_step import criteo_shaped
+from jobs import Job, write_dataset
 
-from components.manifest import Manifest, Split, Statistics, write_manifest
-from components.records import Batch, Schema, write_shard
-
-FIELDS, ROWS, PORT_BASE = 39, 65_536, 9400
-
-
-def write_dataset(folder: Path, ids: int) -> Path:
-    """A dataset of Criteo-shaped rows."""
-    rows = [[np.asarray(part) for part in batch] for batch in criteo_shaped(ids, ROWS // 8)]
-    (folder / "train").mkdir(parents=True)
-    shards = []
-    for index, (labels, cells, values) in enumerate(rows):
-        part = Batch(labels=labels, ids=cells.astype(np.int64), values=values)
-        shards.append(write_shard(folder / "train" / f"part-{index:05d}.tfrecord", part, "blocks"))
-    split = Split(examples=ROWS, positives=sum(shard.positives for shard in shards), shards=tuple(shards))
-    statistics_ = Statistics(
-        smallest_id=0,
-        largest_id=ids - 1,
-        smallest_value=0.0,
-        largest_value=1.0,
-        missing=0,
-        click_rate=0.25,
-        distinct_ids_by_field=(ids,) * FIELDS,
-        validation_rows_in_train=0,
-    )
-    schema = Schema(field_size=FIELDS, feature_size=ids)
-    write_manifest(
-        folder,
-        Manifest(encoding="blocks", schema=schema, train=split, validation=split, statistics=statistics_, sources=(), versions={}),
-    )
-    return folder
-
-
-class Job:
-    """One training on one host, started at once."""
-
-    def __init__(self, root: Path, dataset: Path, port_base: int, settings: dict[str, Any]) -> None:
-        self._base = root
-        for folder in ("input/config", "input/data/manifest"):
-            (root / folder).mkdir(parents=True)
-        resources = {"current_host": "algo-1", "hosts": ["algo-1"], "network_interface_name": "lo"}
-        (root / "input/config/resourceconfig.json").write_text(json.dumps(resources))
-        texts = {key: str(value) for key, value in settings.items()}
-        (root / "input/config/hyperparameters.json").write_text(json.dumps(texts))
-        (root / "input/data/train").symlink_to(dataset / "train")
-        (root / "input/data/manifest/manifest.json").write_bytes((dataset / "manifest.json").read_bytes())
-        own = {"SAGEMAKER_BASE_DIR": str(root), "CTRFLOW_PORT_BASE": str(port_base)}
-        own["CTRFLOW_HOST_ADDRESSES"] = json.dumps({"algo-1": "127.0.0.1"})
-        self._log = root.with_suffix(".log")
-        with self._log.open("wb") as log:
-            command = [sys.executable, "-m", "components.train.program.launch"]
-            self._launcher = subprocess.Popen(command, env={**os.environ, **own}, stdout=log, stderr=log)
-
-    def training(self) -> dict[str, Any]:
-        """What training.json says once the job is over."""
-        if self._launcher.wait() != 0:
-            sys.exit(self._log.read_text())
-        found: dict[str, Any] = json.loads((self._base / "output/data/training.json").read_text())
-        return found
+PORT_BASE = 9400
 
 
 def main() -> None:

@@ -35,11 +35,11 @@ def compare(ids: int, batch: int, optimizer: Any, towers: int, seconds: float) -
     batches = criteo_shaped(ids, batch)
 
     def side(kind: Any, **settings: Any) -> Side:
-        return Side(train=kind(TrainConfig(optimizer=optimizer, batch_size=batch, towers=towers, **settings), source).train)
+        return Side(train=kind(TrainConfig(optimizer=optimizer, batch_size=batch, **settings), source).train)
 
-    sides = {"single": side(Single), "tower": side(Tower, strategy="tower", device="cpu")}
+    sides = {"single": side(Single), "tower": side(Tower, strategy="tower", towers=towers, device="cpu")}
     for operation in ("reduction_to_one", "hierarchical_copy"):
-        sides[f"mirrored, {operation}"] = side(Mirrored, strategy="mirrored", cross_device=operation, device="cpu")
+        sides[f"mirrored, {operation}"] = side(Mirrored, strategy="mirrored", towers=towers, cross_device=operation, device="cpu")
     expected = sides["single"].run_block(batches)
     for name, each in sides.items():
         if name != "single":

@@ -34,7 +34,8 @@ class TrainConfig:
     many steps and at the end, of which `keep_checkpoints` are kept.
     `embedding_placement` is where Horovod's ranks have the embedding table (placement.py); auto takes what costs least.
     `ps_synchronous` makes parameter servers combine all workers' gradients at each step, to compare them with the other strategies.
-    `towers` devices share the batch of strategies tower and mirrored; `device` auto means GPUs where there are enough.
+    `towers` devices share the batch of strategies tower and mirrored, 2 where it is 0; a worker of parameter servers computes its
+    batch in as many parts side by side, 1 where it is 0. `device` auto means GPUs where there are enough.
     `cross_device` is how mirrored averages dense gradients.
     """
 
@@ -61,7 +62,7 @@ class TrainConfig:
     max_seconds: float = 0.0
     checkpoint_steps: int = 0
     keep_checkpoints: int = 3
-    towers: int = 2
+    towers: int = 0
     device: DeviceName = "auto"
     cross_device: CrossDeviceName = "reduction_to_one"
 
@@ -77,10 +78,10 @@ class TrainConfig:
         for name, kind in kinds.items():
             if getattr(self, name) not in get_args(kind):
                 raise InvalidConfig(f"{name} {getattr(self, name)!r} is none of {', '.join(get_args(kind))}")
-        for name in ("embedding_size", "batch_size", "epochs", "workers_per_host", "keep_checkpoints", "towers"):
+        for name in ("embedding_size", "batch_size", "epochs", "workers_per_host", "keep_checkpoints"):
             if getattr(self, name) < 1:
                 raise InvalidConfig(f"{name} {getattr(self, name)}: at least 1 is needed")
-        for name in ("field_size", "feature_size", "warmup_steps", "steps", "max_seconds"):
+        for name in ("field_size", "feature_size", "warmup_steps", "steps", "max_seconds", "towers"):
             if getattr(self, name) < 0:
                 raise InvalidConfig(f"{name} {getattr(self, name)}: must not be negative")
         if not 0 <= self.seed <= LARGEST_SEED:
@@ -96,15 +97,23 @@ class TrainConfig:
             raise InvalidConfig(f"workers_per_host {self.workers_per_host}: strategy {self.strategy} has one worker")
         if self.strategy == "parameter_server" and self.workers_per_host != 1:
             raise InvalidConfig(f"workers_per_host {self.workers_per_host}: strategy parameter_server has one worker a host")
-        if self.strategy in TOWERS:
-            self._check_towers()
-        elif self.device == "gpu":
+        if self.strategy == "parameter_server" and self.probe in ("input", "compute"):
+            raise InvalidConfig(f"probe {self.probe}: strategy parameter_server trains as it is, with none or both")
+        self._check_towers()
+        if self.strategy not in TOWERS and self.device == "gpu":
             raise InvalidConfig(f"device gpu: strategy {self.strategy} has no GPU variant; {' and '.join(TOWERS)} have")
 
+    @property
+    def tower_count(self) -> int:
+        """Parts that the batch of one process is split into."""
+        return self.towers or (2 if self.strategy in TOWERS else 1)
+
     def _check_towers(self) -> None:
-        if self.batch_size % self.towers:
-            raise InvalidConfig(f"batch_size {self.batch_size}: must be divisible by the {self.towers} towers that share it")
-        if self.strategy == "mirrored" and self.cross_device == "hierarchical_copy" and self.towers % 2:
+        if self.tower_count > 1 and self.strategy not in (*TOWERS, "parameter_server"):
+            raise InvalidConfig(f"towers {self.towers}: strategy {self.strategy} does not split its batch; tower, mirrored do")
+        if self.batch_size % self.tower_count:
+            raise InvalidConfig(f"batch_size {self.batch_size}: must be divisible by the {self.tower_count} towers that share it")
+        if self.strategy == "mirrored" and self.cross_device == "hierarchical_copy" and self.tower_count % 2:
             raise InvalidConfig(f"towers {self.towers}: cross_device hierarchical_copy pairs devices; use an even number")
         if self.strategy == "mirrored" and self.cross_device == "nccl" and self.device == "cpu":
             raise InvalidConfig("cross_device nccl: it is for GPUs; use reduction_to_one or hierarchical_copy on device cpu")

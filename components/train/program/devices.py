@@ -24,18 +24,18 @@ def replica_devices(config: TrainConfig) -> list[str]:
         InvalidConfig: fewer GPUs than towers.
     """
     gpus = tf.config.list_physical_devices("GPU")
-    if config.device == "gpu" or (config.device == "auto" and len(gpus) >= config.towers):
-        return _pin_gpus(gpus, config.towers)
+    if config.device == "gpu" or (config.device == "auto" and len(gpus) >= config.tower_count):
+        return _pin_gpus(gpus, config.tower_count)
     if config.strategy == "mirrored" and config.cross_device == "nccl":
         raise WorkflowError(
-            f"cross_device nccl: it needs a GPU build of TensorFlow and {config.towers} GPUs, here are {len(gpus)}; "
+            f"cross_device nccl: it needs a GPU build of TensorFlow and {config.tower_count} GPUs, here are {len(gpus)}; "
             "use reduction_to_one or hierarchical_copy on CPUs"
         )
     cpu = tf.config.list_physical_devices("CPU")[0]
     configured = tf.config.get_logical_device_configuration(cpu) or []
-    if len(configured) < config.towers:
-        tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * config.towers)
-    return [f"/CPU:{index}" for index in range(config.towers)]
+    if len(configured) < config.tower_count:
+        tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * config.tower_count)
+    return [f"/CPU:{index}" for index in range(config.tower_count)]
 
 
 def _pin_gpus(gpus: list[Any], towers: int) -> list[str]:

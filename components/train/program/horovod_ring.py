@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from components.train.program.clock import time_after
 from components.train.program.config import TrainConfig
 from components.train.program.deepfm import initial_dense, loss_and_gradients, row_width
 from components.train.program.embedding import DenseOptimizer, apply_to_rows, initial_table, stored_width
@@ -23,12 +24,6 @@ from components.train.program.placement import place, place_for
 from components.train.program.table import Table
 
 log = logging.getLogger(__name__)
-
-
-def _time_after(tensors: Any) -> Any:
-    """Seconds, float64, when all of these are there."""
-    with tf.control_dependencies(tf.nest.flatten(tensors)):
-        return tf.timestamp()
 
 
 class HorovodRing:
@@ -60,14 +55,14 @@ class HorovodRing:
     def _train(self, labels_B: Any, ids_BF: Any, values_BF: Any) -> Any:
         """Mean loss of all ranks before the update, and the seconds in which this rank waited; float64 [2]."""
         cells = group_by_id(ids_BF)
-        looked = _time_after(cells.ids_U)
+        looked = time_after(cells.ids_U)
         rows_UE, found = self._placement.lookup(cells)
-        waited = _time_after(rows_UE) - looked if self._placement.lookup_travels else tf.constant(0.0, tf.float64)
+        waited = time_after(rows_UE) - looked if self._placement.lookup_travels else tf.constant(0.0, tf.float64)
         value, dense, gradient_UE = loss_and_gradients(self.dense, rows_UE, cells, labels_B, values_BF)
-        computed = _time_after([value, dense, gradient_UE])
+        computed = time_after([value, dense, gradient_UE])
         exchanged = self._placement.exchange(found, gradient_UE)
         value, *dense = hvd.grouped_allreduce([value, *dense], op=hvd.Average, name="dense")
-        waited += _time_after([value, dense, exchanged]) - computed
+        waited += time_after([value, dense, exchanged]) - computed
         self._step.assign_add(1.0)
         self._optimizer.apply(dense, self._step)
         self._placement.update(exchanged)

@@ -24,7 +24,7 @@ from components.train.program.tower import combine_rows, split_batch
     [
         ({"strategy": "tower", "batch_size": "65"}, "batch_size 65: must be divisible by the 2 towers that share it"),
         ({"strategy": "mirrored", "batch_size": "64", "towers": "3"}, "batch_size 64: must be divisible by the 3 towers"),
-        ({"strategy": "tower", "towers": "0"}, "towers 0: at least 1 is needed"),
+        ({"strategy": "tower", "towers": "-1"}, "towers -1: must not be negative"),
         ({"strategy": "tower", "workers_per_host": "2"}, "workers_per_host 2: strategy tower has one worker"),
         (
             {"strategy": "mirrored", "batch_size": "66", "towers": "3", "cross_device": "hierarchical_copy"},
