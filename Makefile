@@ -45,7 +45,7 @@ clean: ## remove the environment and everything that a run or a tool left in the
 	@"$(PYTHON)" -m venv .venv
 	@touch $@
 
-KERNELS := images/training/build_kernels.py components/train/program/kernels.cc components/train/program/kernel_library.py
+KERNELS := images/training/build_kernels.py components/train/program/kernels.cc components/train/program/shared_memory.cc components/train/program/kernel_library.py
 
 .venv/.base: .venv/.python pyproject.toml requirements.lock images/training/build_horovod_wheel.py $(KERNELS)
 	@echo "set-up: installing pinned packages (about 1 minute the first time)"

@@ -1,4 +1,4 @@
-"""Compile the training program's TensorFlow operations, once, into a cache outside the checkout; copy them beside their source.
+"""Compile the training program's TensorFlow operations, once, into a cache outside the checkout; copy them beside their sources.
 
 The cache spares a second checkout, and one that was cleaned, the half minute of compiling. The copy is what training uses: it is
 found from the package alone, in a container too, where the HOME of set-up and of training differ.
@@ -12,7 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from components.train.program.kernel_library import SOURCE, compiler_flags, library_path
+from components.train.program.kernel_library import SOURCES, compiler_flags, library_path
 
 
 def tensorflow_flags() -> list[str]:
@@ -41,7 +41,7 @@ def build(library: Path) -> None:
     with tempfile.TemporaryDirectory(dir=library.parent, prefix=".building-") as temporary:
         made = Path(temporary) / library.name
         # The libraries that TensorFlow names come after what needs them.
-        command = [program, *compiler_flags(), "-Wall", str(SOURCE), "-o", str(made), *tensorflow_flags()]
+        command = [program, *compiler_flags(), "-Wall", *map(str, SOURCES), "-o", str(made), *tensorflow_flags()]
         finished = subprocess.run(command, capture_output=True, text=True)
         if finished.returncode != 0:
             log = library.parent / "kernels-build.log"

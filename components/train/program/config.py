@@ -11,7 +11,7 @@ from components.errors import InvalidConfig
 
 StrategyName = Literal["single", "horovod", "parameter_server", "tower", "mirrored"]
 OptimizerName = Literal["adam", "adagrad", "sgd"]
-PlacementName = Literal["auto", "replicated_sparse", "replicated_dense", "sharded"]
+PlacementName = Literal["auto", "shared", "replicated_sparse", "replicated_dense", "sharded"]
 ProbeName = Literal["none", "input", "compute", "both"]
 DeviceName = Literal["auto", "cpu", "gpu"]
 CrossDeviceName = Literal["reduction_to_one", "hierarchical_copy", "nccl"]
@@ -35,7 +35,8 @@ class TrainConfig:
     `embedding_placement` is where Horovod's ranks have the embedding table (placement.py); auto takes what costs least.
     `ps_synchronous` makes parameter servers combine all workers' gradients at each step, to compare them with the other strategies.
     `towers` devices share the batch of strategies tower and mirrored, 2 where it is 0; a worker of parameter servers computes its
-    batch in as many parts side by side, 1 where it is 0. `device` auto means GPUs where there are enough.
+    batch in as many parts side by side, 1 where it is 0. `device` auto means GPUs where there are enough, one a tower or one a
+    Horovod rank of a host.
     `cross_device` is how mirrored averages dense gradients.
     """
 
@@ -100,8 +101,8 @@ class TrainConfig:
         if self.strategy == "parameter_server" and self.probe in ("input", "compute"):
             raise InvalidConfig(f"probe {self.probe}: strategy parameter_server trains as it is, with none or both")
         self._check_towers()
-        if self.strategy not in TOWERS and self.device == "gpu":
-            raise InvalidConfig(f"device gpu: strategy {self.strategy} has no GPU variant; {' and '.join(TOWERS)} have")
+        if self.strategy not in (*TOWERS, "horovod") and self.device == "gpu":
+            raise InvalidConfig(f"device gpu: strategy {self.strategy} has no GPU variant; {', '.join(TOWERS)} and horovod have")
 
     @property
     def tower_count(self) -> int:

@@ -38,14 +38,36 @@ def replica_devices(config: TrainConfig) -> list[str]:
     return [f"/CPU:{index}" for index in range(config.tower_count)]
 
 
-def _pin_gpus(gpus: list[Any], towers: int) -> list[str]:
-    """The first GPUs of this host; memory is taken as it is needed, not all of it at once."""
+def rank_device(config: TrainConfig, local_rank: int, local_ranks: int) -> str:
+    """The device of a Horovod rank: the GPU of its local rank, or the CPU. Call it before TensorFlow runs anything.
+
+    `device` auto takes GPUs when there is one a rank of this host.
+
+    Raises:
+        WorkflowError: GPUs asked of a TensorFlow that has none.
+        InvalidConfig: fewer GPUs than ranks.
+    """
+    gpus = tf.config.list_physical_devices("GPU")
+    if config.device == "gpu" or (config.device == "auto" and len(gpus) >= local_ranks):
+        _check_gpus(gpus, local_ranks, "workers_per_host")
+        tf.config.set_visible_devices(gpus[local_rank], "GPU")
+        tf.config.experimental.set_memory_growth(gpus[local_rank], True)
+        return "/GPU:0"
+    return HOST
+
+
+def _check_gpus(gpus: list[Any], wanted: int, name: str) -> None:
     if not tf.test.is_built_with_gpu_support():
         raise WorkflowError(
             "device gpu: this TensorFlow is a CPU build; a GPU build is needed (tensorflow[and-cuda]), or set device cpu"
         )
-    if len(gpus) < towers:
-        raise InvalidConfig(f"towers {towers}: this host has {len(gpus)} GPUs; lower towers, or set device cpu")
+    if len(gpus) < wanted:
+        raise InvalidConfig(f"{name} {wanted}: this host has {len(gpus)} GPUs; lower it, or set device cpu")
+
+
+def _pin_gpus(gpus: list[Any], towers: int) -> list[str]:
+    """The first GPUs of this host; memory is taken as it is needed, not all of it at once."""
+    _check_gpus(gpus, towers, "towers")
     tf.config.set_visible_devices(gpus[:towers], "GPU")
     for gpu in gpus[:towers]:
         tf.config.experimental.set_memory_growth(gpu, True)

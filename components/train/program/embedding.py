@@ -68,13 +68,13 @@ def effective_rate(config: TrainConfig, step: Any) -> Any:
     return rate * tf.cast(correction, tf.float32)
 
 
-def apply_to_rows(config: TrainConfig, table: Any, ids_U: Any, gradient_UE: Any, step: Any) -> None:
-    """Apply one update to the rows of distinct ids of a table of `initial_table`, in place.
+def apply_to_rows(config: TrainConfig, table: Any, ids_U: Any, gradient_UE: Any, step: Any) -> Any:
+    """Apply one update to the rows of distinct ids of a table of `initial_table`, in place; the operation, in a graph.
 
     Args:
         step: float32 scalar, 1 at the first update.
     """
-    update_rows(RULES[config.optimizer], table, ids_U, gradient_UE, effective_rate(config, step))
+    return update_rows(RULES[config.optimizer], table, ids_U, gradient_UE, effective_rate(config, step))
 
 
 class DenseOptimizer:

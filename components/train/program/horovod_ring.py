@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 from components.train.program.clock import time_after
 from components.train.program.config import TrainConfig
 from components.train.program.deepfm import initial_dense, loss_and_gradients, row_width
+from components.train.program.devices import rank_device
 from components.train.program.embedding import DenseOptimizer, apply_to_rows, initial_table, stored_width
+from components.train.program.exchange import exchange
 from components.train.program.export import parameter_checksum
 from components.train.program.input import Source
 from components.train.program.kernels import group_by_id
@@ -31,6 +33,7 @@ class HorovodRing:
 
     def __init__(self, config: TrainConfig, source: Source) -> None:
         self.rank, self.size = hvd.rank(), hvd.size()
+        self._device = rank_device(config, hvd.local_rank(), hvd.local_size())
         self.communication_s = 0.0
         self._width = row_width(config)
         self._step = tf.Variable(0.0, name="step")
@@ -48,7 +51,8 @@ class HorovodRing:
         self.placement_name, why = hvd.broadcast_object(chosen, root_rank=0)
         if self.rank == 0:
             log.info("embedding placement %s: %s", self.placement_name, why)
-        self._placement = place(self.placement_name, table)
+        self._exchange = exchange(self._device)
+        self._placement = place(self.placement_name, table, self._exchange)
         self._traced: Any = None
 
     @tf.function
@@ -58,10 +62,12 @@ class HorovodRing:
         looked = time_after(cells.ids_U)
         rows_UE, found = self._placement.lookup(cells)
         waited = time_after(rows_UE) - looked if self._placement.lookup_travels else tf.constant(0.0, tf.float64)
-        value, dense, gradient_UE = loss_and_gradients(self.dense, rows_UE, cells, labels_B, values_BF)
+        with tf.device(self._device):
+            # The compiled operations, which exist for CPUs only, stay there; TensorFlow copies what crosses.
+            value, dense, gradient_UE = loss_and_gradients(self.dense, rows_UE, cells, labels_B, values_BF)
         computed = time_after([value, dense, gradient_UE])
         exchanged = self._placement.exchange(found, gradient_UE)
-        value, *dense = hvd.grouped_allreduce([value, *dense], op=hvd.Average, name="dense")
+        value, *dense = self._exchange.mean([value, *dense], "dense")
         waited += time_after([value, dense, exchanged]) - computed
         self._step.assign_add(1.0)
         self._optimizer.apply(dense, self._step)
@@ -78,7 +84,7 @@ class HorovodRing:
 
     def stop_together(self, wish: bool) -> bool:
         """Rank 0 decides for all, so that no rank waits for one that left."""
-        return bool(hvd.broadcast(tf.constant(int(wish)), root_rank=0, name="stop"))
+        return bool(self._exchange.gather([tf.constant([int(wish)])], "stop")[0][0])
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Shapes of what `state` holds."""

@@ -1,6 +1,6 @@
-"""Where the compiled operations of kernels.cc are. Imports no TensorFlow, so that set-up can ask in no time.
+"""Where the compiled operations of kernels.cc and shared_memory.cc are. Imports no TensorFlow, so that set-up can ask in no time.
 
-The library lies beside its source, in the checkout as in an installed package: a training process finds it whatever its
+The library lies beside its sources, in the checkout as in an installed package: a training process finds it whatever its
 HOME and environment are. Its name holds a digest of all that it was compiled from, so that a stale one counts as missing.
 """
 
@@ -10,7 +10,8 @@ import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-SOURCE = Path(__file__).with_name("kernels.cc")
+FOLDER = Path(__file__).parent
+SOURCES = (FOLDER / "kernels.cc", FOLDER / "shared_memory.cc")
 
 
 def tensorflow_version() -> str:
@@ -24,8 +25,8 @@ def tensorflow_version() -> str:
 
 
 def library_name() -> str:
-    """File name of the library of this source, TensorFlow, Python and machine."""
-    digest = hashlib.sha256(SOURCE.read_bytes())
+    """File name of the library of these sources, TensorFlow, Python and machine."""
+    digest = hashlib.sha256(b"".join(source.read_bytes() for source in SOURCES))
     digest.update("\n".join((tensorflow_version(), f"{sys.version_info[:2]}", platform.machine(), *compiler_flags())).encode())
     return f"kernels-{digest.hexdigest()[:16]}.so"
 
@@ -41,4 +42,4 @@ def compiler_flags() -> tuple[str, ...]:
 
 def library_path() -> Path:
     """Where the library is, or would be."""
-    return SOURCE.with_name(library_name())
+    return FOLDER / library_name()

@@ -95,14 +95,14 @@ class Rule(NamedTuple):
     epsilon: float
 
 
-def update_rows(rule: Rule, table: Any, ids_U: Any, gradient_UE: Any, rate: Any) -> None:
-    """One step of an optimizer on the rows of distinct ids, in place.
+def update_rows(rule: Rule, table: Any, ids_U: Any, gradient_UE: Any, rate: Any) -> Any:
+    """One step of an optimizer on the rows of distinct ids, in place; the operation, in a graph.
 
     Args:
         table: a variable whose rows are the parameters, then their slots: [V, E * (1 + slots)].
         rate: float32 scalar; of Adam, with its bias correction in it.
     """
-    load().ctrflow_update_rows(table.handle, ids_U, gradient_UE, rate, **rule._asdict())
+    return load().ctrflow_update_rows(table.handle, ids_U, gradient_UE, rate, **rule._asdict())
 
 
 def update_dense(rule: Rule, variables: Sequence[Any], slots: Sequence[Sequence[Any]], gradients: Sequence[Any], rate: Any) -> None:

@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from components.train.program.container import PEER_LOST, Container, read_config
 from components.train.program.peers import Peers
 from components.train.program.resources import usable_cpus
 from components.train.program.roles import RENDEZVOUS_OFFSET, Role, roles
+from components.train.program.shared_memory import SHARED_MEMORY, make_memory
 
 log = logging.getLogger("ctrflow.launch")
 
@@ -93,8 +95,13 @@ def start_rendezvous(container: Container, config: TrainConfig, address: str, po
     return server
 
 
-def start(role: Role, container: Container, environment: Mapping[str, str]) -> Child:
-    """Start one process in the base directory: paths of channels are then the same on every host."""
+def start(role: Role, container: Container, environment: Mapping[str, str], scratch: str, memory: int | None) -> Child:
+    """Start one process in the base directory: paths of channels are then the same on every host.
+
+    Args:
+        scratch: a folder for temporary files; a process that is killed leaves some, TensorFlow's graph sources for one.
+        memory: the file descriptor of what this host's processes share, if they share any.
+    """
     reason = container.base / "output" / f".failure.{role.kind.replace(' ', '-')}"
     progress = reason.with_name(reason.name.replace("failure", "progress"))
     reason.parent.mkdir(parents=True, exist_ok=True)
@@ -107,10 +114,15 @@ def start(role: Role, container: Container, environment: Mapping[str, str]) -> C
         "CTRFLOW_LAUNCHER_PID": str(os.getpid()),
         "TF_CPP_MIN_LOG_LEVEL": environment.get("TF_CPP_MIN_LOG_LEVEL", "2"),
         "PYTHONUNBUFFERED": "1",
+        "TMPDIR": scratch,
     }
+    inherited = () if memory is None else (memory,)
+    if memory is not None:
+        own[SHARED_MEMORY] = str(memory)
     command = [sys.executable, "-m", "components.train.program"]
     log.info("starting %s", role.name)
-    return Child(role, subprocess.Popen(command, env=own, cwd=container.base, stdin=subprocess.DEVNULL), reason, progress)
+    process = subprocess.Popen(command, env=own, cwd=container.base, stdin=subprocess.DEVNULL, pass_fds=inherited)
+    return Child(role, process, reason, progress)
 
 
 class Stalls:
@@ -215,11 +227,14 @@ def launch(container: Container, environment: Mapping[str, str]) -> None:
     children: list[Child] = []
     peers = Peers(container.hosts, container.current_host, addresses, port_base)
     last_word: dict[str, object] = {"failed": f"{container.current_host} was stopped"}
+    scratch = tempfile.TemporaryDirectory(dir=container.base, prefix=".scratch-")
     try:
         if config.strategy == "horovod" and container.host_index == 0:
             start_rendezvous(container, config, addresses[container.current_host], port_base + RENDEZVOUS_OFFSET)
+        alone = config.strategy == "horovod" and len(container.hosts) == 1
+        memory = make_memory(config.workers_per_host) if alone else None
         for role in wanted:
-            children.append(start(role, container, environment))
+            children.append(start(role, container, environment, scratch.name, memory))
         reason = watch(children, peers, stall_s)
         if reason is not None:
             last_word = {"failed": reason}
@@ -228,6 +243,7 @@ def launch(container: Container, environment: Mapping[str, str]) -> None:
     finally:
         peers.tell(last_word)
         end(children)
+        scratch.cleanup()
 
 
 def main() -> int:

@@ -20,6 +20,7 @@ import psutil
 
 from components.records import Schema, read_shard
 from components.train.program.config import PlacementName, TrainConfig
+from components.train.program.exchange import Exchange
 from components.train.program.input import Source
 from components.train.program.table import Placement, Table
 
@@ -52,7 +53,9 @@ def bytes_a_step(table: Table, load: Load) -> dict[PlacementName, float]:
 
 
 def choose(table: Table, load: Load) -> tuple[PlacementName, str]:
-    """The placement whose bytes and waits cost least among those that fit the memory, and why."""
+    """On one host one table for all, else the placement whose bytes and waits cost least among those that fit; and why."""
+    if load.ranks == load.local_ranks:
+        return "shared", f"{load.ranks} ranks on one host share one table of {table.rows * table.row_bytes / 1e9:.3g} GB"
     waits: Mapping[PlacementName, int] = {"replicated_sparse": 1, "replicated_dense": 1, "sharded": 3}
     sent = bytes_a_step(table, load)
     numbers = ", ".join(f"{name} {count / 1e6:.3g} MB" for name, count in sent.items())
@@ -77,19 +80,23 @@ def distinct_ids(source: Source, batch_size: int) -> int:
     return len(np.unique(np.concatenate(seen))) if seen else 0
 
 
-def place(name: PlacementName, table: Table) -> Placement:
+def place(name: PlacementName, table: Table, exchange: Exchange) -> Placement:
     """A placement by its name, `auto` excepted."""
+    if name == "shared":
+        from components.train.program.shared import Shared
+
+        return Shared(table, exchange)
     if name == "sharded":
         from components.train.program.sharded import Sharded
 
-        return Sharded(table)
+        return Sharded(table, exchange)
     if name == "replicated_dense":
         from components.train.program.replicated_dense import ReplicatedDense
 
-        return ReplicatedDense(table)
+        return ReplicatedDense(table, exchange)
     from components.train.program.replicated_sparse import ReplicatedSparse
 
-    return ReplicatedSparse(table)
+    return ReplicatedSparse(table, exchange)
 
 
 def place_for(config: TrainConfig, source: Source, table: Table, ranks: int, local_ranks: int) -> tuple[PlacementName, str]:

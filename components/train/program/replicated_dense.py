@@ -6,7 +6,6 @@ was touched is updated even when its gradient is zero (its moments move on), and
 
 from typing import Any
 
-import horovod.tensorflow as hvd
 import tensorflow as tf
 
 from components.train.program.kernels import Cells, gather_rows
@@ -20,7 +19,7 @@ class ReplicatedDense(ReplicatedSparse):
     def exchange(self, found: Any, gradient_UE: Any) -> Any:
         counted = tf.concat([gradient_UE, tf.ones([tf.shape(gradient_UE)[0], 1])], axis=1)
         of_table = tf.scatter_nd(found[:, tf.newaxis], counted, [self._table.rows, self._table.parameters + 1])
-        return hvd.allreduce(of_table, op=hvd.Average, name="table")
+        return self._exchange.mean([of_table], "table")[0]
 
     def update(self, exchanged: Any) -> None:
         ids_U = tf.squeeze(tf.cast(tf.where(exchanged[:, -1] > 0), tf.int32), axis=1)

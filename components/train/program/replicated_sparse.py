@@ -11,31 +11,28 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from components.train.program.exchange import Exchange
 from components.train.program.kernels import Cells, gather_rows, group_by_id, sum_rows
 from components.train.program.table import Table
-
-# A length is rounded up to a multiple of this share of the cells of a batch.
-ROUNDING = 64
 
 
 class ReplicatedSparse:
     lookup_travels = False
 
-    def __init__(self, table: Table) -> None:
-        self._table, self._size = table, hvd.size()
+    def __init__(self, table: Table, exchange: Exchange) -> None:
+        self._table, self._size, self._exchange = table, hvd.size(), exchange
         self._variable = tf.Variable(tf.zeros([table.rows, table.stored]), name="table")
 
     def lookup(self, cells: Cells) -> tuple[Any, Any]:
-        rows_UE = gather_rows(self._variable, cells.ids_U, self._table.parameters)
-        multiple = max(cells.order_N.shape[0] // ROUNDING, 1)
-        padding = -tf.size(cells.ids_U) % multiple
-        # More of the last id, whose gradient is zero there.
-        ids = tf.concat([cells.ids_U, tf.repeat(cells.ids_U[-1:], padding)], axis=0)
-        return rows_UE, (group_by_id(hvd.allgather(ids, name="ids")), padding)
+        return gather_rows(self._variable, cells.ids_U, self._table.parameters), cells
 
     def exchange(self, found: Any, gradient_UE: Any) -> Any:
-        cells, padding = found
-        return cells, hvd.allgather(tf.pad(gradient_UE, [[0, padding], [0, 0]]), name="rows")
+        padding = -tf.size(found.ids_U) % self._exchange.multiple(found.order_N.shape[0])
+        # More of the last id, whose gradient is zero there.
+        ids = tf.concat([found.ids_U, tf.repeat(found.ids_U[-1:], padding)], axis=0)
+        gradient = tf.pad(gradient_UE, [[0, padding], [0, 0]])
+        all_ids, all_gradients = self._exchange.gather([ids, gradient], "rows")
+        return group_by_id(all_ids), all_gradients
 
     def update(self, exchanged: Any) -> None:
         cells, gradient = exchanged

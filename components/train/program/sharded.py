@@ -12,16 +12,12 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from components.train.program.exchange import Exchange
 from components.train.program.kernels import Cells, gather_rows, group_by_id, sum_rows
 from components.train.program.table import Table
 
 # Local rows that a rank makes, sends or takes over at a time.
 CHUNK_ROWS = 65_536
-
-
-# A message is filled up to a multiple of this share of the cells of a batch: Horovod remembers what it has agreed on only when
-# shapes are those of the step before.
-ROUNDING = 64
 
 
 def fill_up(rows: Any, splits: Any, multiple: int) -> tuple[Any, Any]:
@@ -34,8 +30,9 @@ def fill_up(rows: Any, splits: Any, multiple: int) -> tuple[Any, Any]:
 class Sharded:
     lookup_travels = True
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: Table, exchange: Exchange) -> None:
         self._table, self._rank, self._size = table, hvd.rank(), hvd.size()
+        self._exchange = exchange
         self._variable = tf.Variable(tf.zeros([self._rows_of(self._rank), table.stored]), name="shard")
 
     def _rows_of(self, rank: int) -> int:
@@ -46,11 +43,11 @@ class Sharded:
         owner_U = cells.ids_U % self._size
         order_U = group_by_id(owner_U).order_N
         sent = tf.math.bincount(owner_U, minlength=self._size, maxlength=self._size)
-        multiple = max(cells.order_N.shape[0] // ROUNDING, 1)
+        multiple = self._exchange.multiple(cells.order_N.shape[0])
         ids, sent_filled = fill_up(tf.gather(cells.ids_U // self._size, order_U) + 1, sent, multiple)
-        wanted, received = hvd.alltoall(ids, splits=sent_filled, name="ids")
+        wanted, received = self._exchange.alltoall(ids, sent_filled, "ids")
         held = gather_rows(self._variable, tf.maximum(wanted - 1, 0), self._table.parameters)
-        rows, arrived = hvd.alltoall(*fill_up(held, received, multiple), name="rows")
+        rows, arrived = self._exchange.alltoall(*fill_up(held, received, multiple), "rows")
         # A rank's rows begin where those of the ranks before it end, with what filled them up.
         shift = tf.cumsum(arrived, exclusive=True) - tf.cumsum(sent, exclusive=True)
         place_U = tf.math.invert_permutation(order_U) + tf.gather(shift, owner_U)
@@ -60,7 +57,7 @@ class Sharded:
     def exchange(self, found: Any, gradient_UE: Any) -> Any:
         order_U, sent, multiple, wanted = found
         gradients, splits = fill_up(tf.gather(gradient_UE, order_U), sent, multiple)
-        return wanted, hvd.alltoall(gradients, splits=splits, name="gradients")[0]
+        return wanted, self._exchange.alltoall(gradients, splits, "gradients")[0]
 
     def update(self, exchanged: Any) -> None:
         wanted, gradient = exchanged

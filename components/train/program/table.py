@@ -19,14 +19,15 @@ class Table:
 
     Attributes:
         initial: rows start..stop-1 with their slots as training begins with them, float32 [stop - start, S].
-        update: one optimizer step on rows of distinct ids of a variable [rows, S]: variable, ids [U], gradient [U, E].
+        update: one optimizer step on rows of distinct ids of a variable [rows, S]: variable, ids [U], gradient [U, E]. It returns
+            the operation, in a graph.
     """
 
     rows: int
     parameters: int
     stored: int
     initial: Callable[[int, int], NDArray[np.float32]]
-    update: Callable[[Any, Any, Any], None]
+    update: Callable[[Any, Any, Any], Any]
 
     @property
     def row_bytes(self) -> int:

@@ -45,6 +45,7 @@ def learns(losses: list[float]) -> bool:
     [
         ("adam", 1, {**HOROVOD, "workers_per_host": 2, "embedding_placement": "replicated_sparse"}),
         ("adagrad", 2, {**HOROVOD, "embedding_placement": "replicated_sparse"}),
+        ("adam", 1, {**HOROVOD, "workers_per_host": 2, "embedding_placement": "shared"}),
         ("adam", 1, {**HOROVOD, "workers_per_host": 2, "embedding_placement": "replicated_dense"}),
         ("sgd", 2, {**HOROVOD, "embedding_placement": "replicated_dense"}),
         ("adam", 1, {**HOROVOD, "workers_per_host": 2, "embedding_placement": "sharded"}),
@@ -60,6 +61,7 @@ def learns(losses: list[float]) -> bool:
     ids=[
         "horovod-2-workers-replicated-sparse",
         "horovod-2-hosts-replicated-sparse",
+        "horovod-2-workers-shared",
         "horovod-2-workers-replicated-dense",
         "horovod-2-hosts-replicated-dense",
         "horovod-2-workers-sharded",
@@ -102,7 +104,12 @@ def test_asynchronous_servers_give_every_worker_its_own_equal_share(run_job: Cal
 @pytest.mark.parametrize(
     ("placement", "rows_per_rank"),
     # Of three ranks, the first two hold a row more of 2000.
-    [("replicated_sparse", [2000, 2000, 2000]), ("replicated_dense", [2000, 2000, 2000]), ("sharded", [667, 667, 666])],
+    [
+        ("replicated_sparse", [2000, 2000, 2000]),
+        ("replicated_dense", [2000, 2000, 2000]),
+        ("sharded", [667, 667, 666]),
+        ("shared", [667, 667, 666]),
+    ],
 )
 def test_three_ranks_hold_what_their_placement_says(
     run_job: Callable[..., Any], dataset: Path, placement: str, rows_per_rank: list[int]
@@ -122,12 +129,12 @@ def test_three_ranks_hold_what_their_placement_says(
 def test_the_placement_that_is_chosen_is_logged_with_its_numbers(run_job: Callable[..., Any], dataset: Path) -> None:
     job = run_job(dataset, 1, strategy="horovod", workers_per_host=2, batch_size=32, **{**MODEL, "steps": 5})
     assert job.wait() == [0], job.log()
-    chosen = job.training()["embedding_placement"]
-    assert chosen in ("replicated_sparse", "replicated_dense", "sharded")
-    assert f"embedding placement {chosen}: a rank sends replicated_sparse 0.00" in job.log()
+    assert job.training()["embedding_placement"] == "shared"
+    # 2000 rows of 27 numbers.
+    assert "embedding placement shared: 2 ranks on one host share one table of 0.000216 GB" in job.log()
 
 
-@pytest.mark.parametrize("placement", ["replicated_sparse", "sharded"])
+@pytest.mark.parametrize("placement", ["replicated_sparse", "shared"])
 def test_the_model_is_rank_0s_and_scores_like_the_weights(run_job: Callable[..., Any], dataset: Path, placement: str) -> None:
     settings = {"strategy": "horovod", "workers_per_host": 2, "batch_size": 32, "embedding_placement": placement}
     job = run_job(dataset, 1, **settings, **MODEL)
