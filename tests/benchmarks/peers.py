@@ -3,8 +3,8 @@
     python tests/benchmarks/peers.py [--ids 117581 1000000] [--batch 1024 4096] [--torch-python .venv-torch/bin/python]
     python tests/benchmarks/peers.py --quality --ids 117581
 
-`single` goes through the launcher as jobs do, from `blocks`, its input included; the peers take slices of arrays in memory. A rate is
-the median of the rounds, after a warm-up. --quality trains one whole pass with each of three seeds and compares mean AUC.
+`single` goes through the launcher as jobs do, from `blocks`, its input included; the peers take slices of arrays in memory. A rate
+is the median of the rounds, after a warm-up. --quality trains one whole pass with each of three seeds and compares mean AUC.
 PyTorch is no dependency of ctrflow: its sides run in whatever environment --torch-python names (pip install torch numpy), and are
 left out without one.
 """
