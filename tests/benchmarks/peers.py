@@ -41,7 +41,7 @@ def single(work: Path, seed: int, *, dataset: Path, settings: dict[str, Any], te
     if settings["probe"] == "none":
         from components.model_files import load_scorer
 
-        score = load_scorer(work / "model")
+        score = load_scorer(work / "algo-1" / "model")
         parts = [slice(start, start + 4096) for start in range(0, len(test), 4096)]
         found["auc"] = exact_auc(labels, np.concatenate([score(test.ids[part], test.values[part]) for part in parts]))
     return found

@@ -38,7 +38,10 @@ from components.train.program.tower import combine_rows, split_batch
             {"strategy": "mirrored", "cross_device": "ring"},
             "'ring' is none of reduction_to_one, hierarchical_copy, nccl",
         ),
-        ({"strategy": "single", "device": "gpu"}, "device gpu: strategy single has no GPU variant; tower, mirrored and horovod have"),
+        (
+            {"strategy": "single", "device": "gpu"},
+            "device gpu: strategy single has no GPU variant; tower, mirrored and horovod have",
+        ),
     ],
 )
 def test_settings_that_cannot_work_are_refused_before_anything_starts(settings: dict[str, str], reason: str) -> None:
