@@ -53,29 +53,31 @@ class Threads:
 class ModelSettings:
     """What is to be learned, whatever machine does it. `batch_size` is the global batch: examples in one update.
 
-    stale_update_factor multiplies the learning rate of asynchronous parameter servers only, whose gradients are a few updates old.
+    `learning_rate_factor` multiplies the learning rate where several workers train (horovod, parameter_server): above 1 for larger
+    batches, below 1 for gradients that are a few updates old. It is never guessed from the number of workers.
     """
 
     embedding_size: int = 32
     deep_layers: tuple[int, ...] = (128, 64, 32)
     optimizer: Optimizer = "adam"
     learning_rate: float = 5e-4
+    learning_rate_factor: float = 1.0
     warmup_steps: int = 0
     batch_size: int = 1024
     epochs: int = 1
     seed: int = 1
-    stale_update_factor: float = 1.0
 
     def __post_init__(self) -> None:
         _require(self.embedding_size >= 1, "embedding_size", self.embedding_size, "at least 1 is needed")
         _require(all(units >= 1 for units in self.deep_layers), "deep_layers", self.deep_layers, "every width must be at least 1")
         _require(self.optimizer in OPTIMIZERS, "optimizer", self.optimizer, f"choose one of {', '.join(OPTIMIZERS)}")
         _require(0 < self.learning_rate < math.inf, "learning_rate", self.learning_rate, "must be above 0")
+        factor = self.learning_rate_factor
+        _require(0 < factor < math.inf, "learning_rate_factor", factor, "must be above 0")
         _require(self.warmup_steps >= 0, "warmup_steps", self.warmup_steps, "must not be negative")
         _require(self.batch_size >= 1, "batch_size", self.batch_size, "at least 1 is needed")
         _require(self.epochs >= 1, "epochs", self.epochs, "at least 1 is needed")
         _require(0 <= self.seed <= LARGEST_SEED, "seed", self.seed, f"must be in 0..{LARGEST_SEED}")
-        _require(0 < self.stale_update_factor <= 1, "stale_update_factor", self.stale_update_factor, "must be in (0, 1]")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +101,7 @@ class Plan:
     workers_per_host: int = 1
     batch_size: int = 1024
     learning_rate: float = 5e-4
+    learning_rate_factor: float = 1.0
     warmup_steps: int = 0
     optimizer: Optimizer = "adam"
     embedding_size: int = 32
@@ -155,6 +158,7 @@ class Plan:
             deep_layers=self.deep_layers,
             optimizer=self.optimizer,
             learning_rate=self.learning_rate,
+            learning_rate_factor=self.learning_rate_factor,
             warmup_steps=self.warmup_steps,
             batch_size=self.batch_size * (self.workers if self.strategy == "horovod" else 1),
             epochs=self.epochs,
@@ -191,18 +195,17 @@ def direct_plan(
     hosts = hosts or (2 if strategy == "parameter_server" else 1)
     workers_per_host = workers_per_host or (2 if strategy == "horovod" and hosts == 1 else 1)
     threads = threads or Threads()
-    share, learning_rate = settings.batch_size, settings.learning_rate
+    share = settings.batch_size
     if strategy == "horovod":
         share, left = divmod(settings.batch_size, hosts * workers_per_host)
         _require(left == 0, "batch_size", settings.batch_size, f"must be a multiple of the {hosts * workers_per_host} workers")
-    elif strategy == "parameter_server":
-        learning_rate *= settings.stale_update_factor
     return Plan(
         strategy=strategy,
         instance_count=hosts,
         workers_per_host=workers_per_host,
         batch_size=share,
-        learning_rate=learning_rate,
+        learning_rate=settings.learning_rate,
+        learning_rate_factor=1.0 if strategy == "single" else settings.learning_rate_factor,
         warmup_steps=settings.warmup_steps,
         optimizer=settings.optimizer,
         embedding_size=settings.embedding_size,
@@ -232,6 +235,7 @@ def hyperparameters(plan: Plan, *, probe: ProbeKind = "none", max_seconds: float
         "deep_layers": json.dumps(plan.deep_layers),
         "optimizer": plan.optimizer,
         "learning_rate": repr(plan.learning_rate),
+        "learning_rate_factor": repr(plan.learning_rate_factor),
         "warmup_steps": str(plan.warmup_steps),
         "batch_size": str(plan.batch_size),
         "epochs": str(plan.epochs),

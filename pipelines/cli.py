@@ -91,6 +91,7 @@ def model_options(command: Command) -> Command:
         click.option("--epochs", type=int, default=1),
         click.option("--batch-size", type=int, default=1024, help="examples in one update, over all workers"),
         click.option("--warmup-steps", type=int, default=0, help="steps over which the learning rate rises to its value"),
+        click.option("--learning-rate-factor", type=float, default=1.0, help="times the learning rate where several workers train"),
         click.option("--learning-rate", type=float, default=5e-4),
         click.option("--optimizer", type=click.Choice(OPTIMIZERS), default="adam"),
         click.option("--deep-layers", default="128,64,32", help="widths of the deep part, separated by commas"),
@@ -148,8 +149,8 @@ def check_options(**options: Any) -> None:
         return {name: options[name] for name in names}
 
     PreprocessConfig(**of("format", "field_size", "feature_size", "id_base", "validation_fraction", "seed"))
-    names = ("deep_layers", "embedding_size", "optimizer", "learning_rate", "warmup_steps", "batch_size", "epochs", "seed")
-    settings = model_settings(**of(*names))
+    names = ("deep_layers", "embedding_size", "optimizer", "learning_rate", "learning_rate_factor", "warmup_steps")
+    settings = model_settings(**of(*names, "batch_size", "epochs", "seed"))
     ProfileConfig(settings=settings, budget_s=options["profile_budget_s"])
     if options["strategy"]:
         direct_plan(options["strategy"], settings)
@@ -277,6 +278,8 @@ def train(
     if plan and given:
         options = ", ".join(f"--{name.replace('_', '-')}" for name in given)
         raise InvalidConfig(f"{options} with --plan: the plan decides that; leave out one of them")
+    if not plan and strategy in (None, "single") and settings["learning_rate_factor"] != 1:
+        raise InvalidConfig("--learning-rate-factor: single has one worker; set --learning-rate, or another --strategy")
     chosen = plan or direct_plan(strategy or "single", model_settings(**settings), hosts=hosts, workers_per_host=workers_per_host)
     with local_jobs() as jobs:
         result = step.train(

@@ -33,6 +33,7 @@ def test_a_plan_is_the_same_after_its_file(tmp_path: Path) -> None:
         ("batch_size", 0, "batch_size"),
         ("learning_rate", -1.0, "learning_rate"),
         ("learning_rate", float("nan"), "learning_rate"),
+        ("learning_rate_factor", 0.0, "learning_rate_factor"),
         ("deep_layers", [128, "64"], "deep_layers"),
         ("deep_layers", 128, "deep_layers"),
         ("input_mode", "Pipes", "input_mode"),
@@ -90,15 +91,14 @@ def test_a_batch_that_workers_cannot_share_is_refused() -> None:
         direct_plan("horovod", ModelSettings(batch_size=1023))
 
 
-@pytest.mark.parametrize("strategy", ["single", "horovod"])
-def test_the_learning_rate_is_never_changed_silently(strategy: Any) -> None:
-    assert direct_plan(strategy, ModelSettings(learning_rate=0.001, stale_update_factor=0.5)).learning_rate == 0.001
-
-
-def test_stale_updates_get_the_factor_that_was_set() -> None:
+@pytest.mark.parametrize(("strategy", "factor"), [("single", 1.0), ("horovod", 0.5), ("parameter_server", 0.5)])
+def test_the_learning_rate_gets_the_factor_that_was_set_and_no_other(strategy: Any, factor: float) -> None:
     settings = ModelSettings(learning_rate=0.001)
-    assert direct_plan("parameter_server", settings).learning_rate == 0.001
-    assert direct_plan("parameter_server", replace(settings, stale_update_factor=0.5)).learning_rate == 0.0005
+    assert direct_plan(strategy, settings).learning_rate_factor == 1.0
+    plan = direct_plan(strategy, replace(settings, learning_rate_factor=0.5))
+    assert (plan.learning_rate, plan.learning_rate_factor) == (0.001, factor)
+    texts = hyperparameters(plan)
+    assert (float(texts["learning_rate"]), float(texts["learning_rate_factor"])) == (0.001, factor)
 
 
 @pytest.mark.parametrize(
@@ -123,9 +123,12 @@ def test_hyperparameters_are_strings_that_mean_the_plan() -> None:
 def test_the_training_program_accepts_every_hyperparameter() -> None:
     from components.train.program.config import parse_hyperparameters
 
-    settings = ModelSettings(learning_rate=0.1 + 0.2, deep_layers=(7,), optimizer="sgd", seed=5, warmup_steps=3, epochs=2)
+    settings = ModelSettings(
+        learning_rate=0.1 + 0.2, learning_rate_factor=0.25, deep_layers=(7,), optimizer="sgd", seed=5, warmup_steps=3, epochs=2
+    )
     plan = direct_plan("horovod", settings, threads=Threads(intra_op=2, inter_op=3, omp=4, kmp_affinity="disabled"), steps=9)
     config = parse_hyperparameters(hyperparameters(plan, probe="compute", max_seconds=1.5))
+    assert config.learning_rate_factor == plan.learning_rate_factor == 0.25
     for name in ("strategy", "batch_size", "learning_rate", "deep_layers", "optimizer", "seed", "warmup_steps", "epochs", "steps"):
         assert getattr(config, name) == getattr(plan, name)
     assert (config.intra_op_threads, config.inter_op_threads, config.omp_threads, config.kmp_affinity) == (2, 3, 4, "disabled")

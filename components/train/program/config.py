@@ -28,10 +28,12 @@ LARGEST_SEED = 2**32 - 1
 class TrainConfig:
     """One training.
 
-    `batch_size` is per worker. `steps` 0 means that `epochs` decide. `field_size` and `feature_size` 0 mean: as the manifest says;
-    anything else must agree with it. Threads 0 mean as many as the usable CPUs, divided among the workers of a host; an empty
-    `kmp_affinity` sets none. `max_seconds` ends a probe early. `checkpoint_steps` 0 writes no checkpoints; otherwise one every so
-    many steps and at the end, of which `keep_checkpoints` are kept.
+    `batch_size` is per worker. The learning rate is `learning_rate` times `learning_rate_factor`, which is how it is scaled to
+    several workers: nothing is multiplied by their number unasked. It rises over `warmup_steps`. `steps` 0 means that `epochs`
+    decide. `field_size` and `feature_size` 0 mean: as the manifest says; anything else must agree with it. Threads 0 mean as many
+    as the usable CPUs, divided among the workers of a host; an empty `kmp_affinity` sets none. `max_seconds` ends a probe early.
+    `checkpoint_steps` 0 writes no checkpoints; otherwise one every so many steps and at the end, of which `keep_checkpoints` are
+    kept.
     `embedding_placement` is where Horovod's ranks have the embedding table (placement.py); auto takes what costs least.
     `ps_synchronous` makes parameter servers combine all workers' gradients at each step, to compare them with the other strategies.
     `towers` devices share the batch of strategies tower and mirrored, 2 where it is 0; a worker of parameter servers computes its
@@ -47,6 +49,7 @@ class TrainConfig:
     deep_layers: tuple[int, ...] = (128, 64, 32)
     optimizer: OptimizerName = "adam"
     learning_rate: float = 5e-4
+    learning_rate_factor: float = 1.0
     warmup_steps: int = 0
     batch_size: int = 1024
     epochs: int = 1
@@ -90,8 +93,9 @@ class TrainConfig:
         for name in ("intra_op_threads", "inter_op_threads", "omp_threads"):
             if not 0 <= getattr(self, name) <= 1024:
                 raise InvalidConfig(f"{name} {getattr(self, name)}: must be in 0..1024, 0 for the default")
-        if not self.learning_rate > 0:
-            raise InvalidConfig(f"learning_rate {self.learning_rate}: must be a positive number")
+        for name in ("learning_rate", "learning_rate_factor"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise InvalidConfig(f"{name} {getattr(self, name)}: must be a positive number")
         if any(width < 1 for width in self.deep_layers):
             raise InvalidConfig(f"deep_layers {list(self.deep_layers)}: every width must be at least 1")
         if self.strategy in ONE_PROCESS and self.workers_per_host != 1:

@@ -37,7 +37,7 @@ RULES: dict[OptimizerName, Rule] = {
 def learning_rate(config: TrainConfig, step: Any) -> Any:
     """The rate of a step counted from 1: linear over `warmup_steps`, then constant."""
     warmup = max(config.warmup_steps, 1)
-    return config.learning_rate * tf.minimum(1.0, step / float(warmup))
+    return config.learning_rate * config.learning_rate_factor * tf.minimum(1.0, step / float(warmup))
 
 
 def stored_width(config: TrainConfig) -> int:

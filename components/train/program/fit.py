@@ -5,7 +5,7 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -41,7 +41,7 @@ class Strategy(Protocol):
     def state(self) -> dict[str, NDArray[Any]]: ...
     def resume(self, found: tuple[int, Mapping[str, NDArray[Any]]] | None) -> int: ...
     def parameters(self) -> tuple[NDArray[np.float32], list[NDArray[np.float32]]]: ...
-    def agree(self) -> bool: ...
+    def checksums(self) -> dict[str, str]: ...
     def figures(self) -> dict[str, Any]: ...
 
 
@@ -49,16 +49,15 @@ class Strategy(Protocol):
 class Step:
     """One step as this process saw it.
 
-    `rows` counts what all workers that took part trained on; times are seconds, `ended` is monotonic; None is what could not be
-    seen: a
-    parameter-server worker waits and communicates out of the coordinator's sight, and a reading probe computes no loss.
+    `rows` counts what all workers that took part trained on; times are seconds, `ended` is monotonic. `loss` is None in a probe
+    that only reads.
     """
 
     worker: int
     rows: int
     duration_s: float
-    wait_s: float | None
-    communication_s: float | None
+    wait_s: float
+    communication_s: float
     ended: float
     loss: float | None
 
@@ -121,8 +120,8 @@ class Recorder:
         """The measured part of training.json."""
         steps = self._measured()[1]
         durations = [step.duration_s for step in steps]
-        wait = _share([step.wait_s for step in steps], durations)
-        communication = _share([step.communication_s for step in steps], durations)
+        wait = sum(step.wait_s for step in steps) / sum(durations)
+        communication = sum(step.communication_s for step in steps) / sum(durations)
         losses = [(number, step.loss) for number, step in enumerate(self.steps, start=1) if step.loss is not None]
         stride = max(-(-len(losses) // LOSSES_KEPT), 1)
         tail = [loss for _, loss in losses[-20:]]
@@ -136,18 +135,12 @@ class Recorder:
             "train_s": self.steps[-1].ended - self._started,
             "step_time_s": {f"p{q}": float(np.percentile(durations, q)) for q in (50, 90, 99)},
             "input_wait_share": wait,
-            "compute_share": None if wait is None or communication is None else 1 - wait - communication,
+            "compute_share": 1 - wait - communication,
             "communication_share": communication,
             "final_loss": sum(tail) / len(tail) if tail else None,
             "losses": [[number, loss] for number, loss in losses[::stride]],
             "ranks": [{"rank": worker, "steps": count} for worker, count in sorted(workers.items())],
         }
-
-
-def _share(parts: Sequence[float | None], durations: Sequence[float]) -> float | None:
-    """The share that parts have of the whole time, None when one of them could not be seen."""
-    seen = [part for part in parts if part is not None]
-    return sum(seen) / sum(durations) if len(seen) == len(parts) else None
 
 
 def fit(

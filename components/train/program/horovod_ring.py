@@ -13,13 +13,13 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from components.train.program.agreement import state_checksum
 from components.train.program.clock import time_after
 from components.train.program.config import TrainConfig
 from components.train.program.deepfm import initial_dense, loss_and_gradients, row_width
 from components.train.program.devices import rank_device
 from components.train.program.embedding import DenseOptimizer, apply_to_rows, initial_table, stored_width
 from components.train.program.exchange import exchange
-from components.train.program.export import parameter_checksum
 from components.train.program.input import Source
 from components.train.program.kernels import group_by_id
 from components.train.program.placement import place, place_for
@@ -113,10 +113,10 @@ class HorovodRing:
         """The embedding table without slots [V, 1 + D], which only rank 0 has, and the dense weights; all ranks must call it."""
         return self._placement.whole()[:, : self._width], [variable.numpy() for variable in self.dense]
 
-    def agree(self) -> bool:
-        """Whether all ranks hold the same bits of what all ranks hold."""
-        own = parameter_checksum(self._placement.replica(), [variable.numpy() for variable in self.dense])
-        return len(set(hvd.allgather_object(own))) == 1
+    def checksums(self) -> dict[str, str]:
+        """Of what all ranks must hold alike: dense weights, their slots, the step, and the table where it is replicated."""
+        own = state_checksum([*self._optimizer.named(self._step).values(), *self._placement.replicated()])
+        return {f"rank {rank}": checksum for rank, checksum in enumerate(hvd.allgather_object(own))}
 
     def figures(self) -> dict[str, Any]:
         """What training.json says of this strategy alone."""

@@ -33,6 +33,8 @@ log = logging.getLogger("ctrflow.launch")
 DEFAULT_PORT_BASE = 7300
 DNS_DEADLINE_S = 300.0
 POLL_S = 0.05
+# What runs in a process of a role.
+COMMAND = (sys.executable, "-m", "components.train.program")
 # How long the true cause may take to show up behind an error that only says that a peer is gone.
 CAUSE_DEADLINE_S = 5.0
 # How long no step may end, the first one included, once a process is ready. A hang is paid for until then.
@@ -119,9 +121,8 @@ def start(role: Role, container: Container, environment: Mapping[str, str], scra
     inherited = () if memory is None else (memory,)
     if memory is not None:
         own[SHARED_MEMORY] = str(memory)
-    command = [sys.executable, "-m", "components.train.program"]
     log.info("starting %s", role.name)
-    process = subprocess.Popen(command, env=own, cwd=container.base, stdin=subprocess.DEVNULL, pass_fds=inherited)
+    process = subprocess.Popen(COMMAND, env=own, cwd=container.base, stdin=subprocess.DEVNULL, pass_fds=inherited)
     return Child(role, process, reason, progress)
 
 

@@ -10,9 +10,9 @@ Source: tf.distribute.MirroredStrategy; the operations are those of tf.distribut
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
+from components.train.program.agreement import state_checksum
 from components.train.program.config import CrossDeviceName, TrainConfig
 from components.train.program.devices import HOST, replica_devices
 from components.train.program.embedding import RULES, DenseOptimizer, apply_to_rows, effective_rate
@@ -78,7 +78,8 @@ class Mirrored(Single):
             apply_to_rows(self._config, self.table, *combine_rows(ids, rows), self._step)
             return tf.add_n(losses) / float(len(losses))
 
-    def agree(self) -> bool:
-        """Whether every replica ended with the same dense weights."""
-        copies = [self._strategy.experimental_local_results(variable) for variable in self.dense]
-        return all(np.array_equal(first.numpy(), other.numpy()) for first, *others in copies for other in others)
+    def checksums(self) -> dict[str, str]:
+        """Of the dense weights and their slots on every replica."""
+        mirrored = [*self.dense, *(slot for same in self._optimizer.slots for slot in same)]
+        copies = zip(*(self._strategy.experimental_local_results(variable) for variable in mirrored), strict=True)
+        return {f"replica {index}": state_checksum(variables) for index, variables in enumerate(copies)}

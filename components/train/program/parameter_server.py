@@ -217,9 +217,9 @@ class ParameterServers:
 
         return loop
 
-    def agree(self) -> bool:
-        """There is only one copy."""
-        return True
+    def checksums(self) -> dict[str, str]:
+        """None: there is only one copy."""
+        return {}
 
     def figures(self) -> dict[str, Any]:
         """What training.json says of this strategy alone."""

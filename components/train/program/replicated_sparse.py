@@ -50,9 +50,8 @@ class ReplicatedSparse:
         found: NDArray[np.float32] = self._variable.numpy() if hvd.rank() == 0 else np.empty((0, self._table.stored), np.float32)
         return found
 
-    def replica(self) -> NDArray[np.float32]:
-        found: NDArray[np.float32] = self._variable.numpy()
-        return found
+    def replicated(self) -> list[Any]:
+        return [self._variable]
 
     def bytes_of(self, rank: int) -> int:
         return self._table.rows * self._table.row_bytes

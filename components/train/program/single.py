@@ -83,9 +83,9 @@ class Single:
         """The embedding table without slots [V, 1 + D], and the dense weights."""
         return self.table[:, : self._width].numpy(), [variable.numpy() for variable in self.dense]
 
-    def agree(self) -> bool:
-        """Whether all ranks hold the same parameters: there is one rank."""
-        return True
+    def checksums(self) -> dict[str, str]:
+        """Of every copy of what all ranks must hold alike, by who holds it: none where there is one copy."""
+        return {}
 
     def figures(self) -> dict[str, Any]:
         """What training.json says of this strategy alone."""

@@ -67,8 +67,8 @@ class Placement(Protocol):
         """The whole table with slots on rank 0, [V, S]; no rows on the others."""
         ...
 
-    def replica(self) -> NDArray[np.float32]:
-        """The rows that all ranks must hold alike, to be compared; none where each rank has its own."""
+    def replicated(self) -> list[Any]:
+        """The variables that all ranks must hold alike, to be compared; none where each rank has its own rows."""
         ...
 
     def bytes_of(self, rank: int) -> int:

@@ -8,7 +8,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -85,18 +86,40 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_dataset(tmp_path_factory.mktemp("data") / "set", planted_rows(ROWS), "blocks", (2000, 2000, 1900))
 
 
+@dataclass(frozen=True, kw_only=True)
+class Network:
+    """Where the hosts of a job are: address by host, the interface that they meet over, and what starts a command on each."""
+
+    addresses: tuple[str, ...]
+    interface: str = "lo"
+    prefixes: tuple[tuple[str, ...], ...] = ()
+
+
+LAUNCH = (sys.executable, "-m", "components.train.program.launch")
+
+
 class Job:
     """The hosts of one job."""
 
-    def __init__(self, root: Path, dataset: Path, hosts: int, hyperparameters: dict[str, object]) -> None:
+    def __init__(
+        self,
+        root: Path,
+        dataset: Path,
+        hosts: int,
+        hyperparameters: dict[str, object],
+        command: Sequence[str] = LAUNCH,
+        network: Network | None = None,
+    ) -> None:
         names = [f"algo-{index + 1}" for index in range(hosts)]
-        addresses = {name: f"127.0.0.{index + 1}" for index, name in enumerate(names)}
+        network = network or Network(addresses=tuple(f"127.0.0.{index + 1}" for index in range(hosts)))
+        addresses = dict(zip(names, network.addresses, strict=True))
+        self._command, self._network = command, network
         self.bases = [root / name for name in names]
         self._environments = []
         for name, base in zip(names, self.bases, strict=True):
             for folder in ("input/config", "input/data/manifest", "model", "output/data"):
                 (base / folder).mkdir(parents=True)
-            resources = {"current_host": name, "hosts": names, "network_interface_name": "lo"}
+            resources = {"current_host": name, "hosts": names, "network_interface_name": network.interface}
             (base / "input/config/resourceconfig.json").write_text(json.dumps(resources))
             texts = {key: str(value) for key, value in hyperparameters.items()}
             (base / "input/config/hyperparameters.json").write_text(json.dumps(texts))
@@ -111,9 +134,10 @@ class Job:
         """Start every host, again if it ran before; what the hosts left stays where it is, as after a spot interruption."""
         self.launchers = []
         port_base = str(free_port_base())
-        for base, environment in zip(self.bases, self._environments, strict=True):
+        prefixes = self._network.prefixes or ((),) * len(self.bases)
+        for base, environment, prefix in zip(self.bases, self._environments, prefixes, strict=True):
             with base.with_suffix(".log").open("wb") as log:
-                command = [sys.executable, "-m", "components.train.program.launch"]
+                command = [*prefix, *self._command]
                 environment["CTRFLOW_PORT_BASE"] = port_base
                 self.launchers.append(subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True))
 
@@ -149,7 +173,14 @@ class Job:
             assert time.monotonic() < deadline, self.log()
             assert all(launcher.poll() is None for launcher in self.launchers), self.log()
             time.sleep(0.1)
-        time.sleep(3.0)
+        # Touched when the loop is entered, and from then on only when a step has ended.
+        progress = self.bases[0] / "output" / ".progress.rank-0"
+        entered = None
+        while entered is None or progress.stat().st_mtime_ns == entered:
+            assert time.monotonic() < deadline, self.log()
+            assert all(launcher.poll() is None for launcher in self.launchers), self.log()
+            time.sleep(0.1)
+            entered = entered or (progress.stat().st_mtime_ns if progress.exists() else None)
         return self.processes()
 
     def kill(self) -> None:
@@ -161,15 +192,22 @@ class Job:
             launcher.wait()
 
 
+@pytest.fixture(scope="session")
+def make_network() -> Callable[..., Network]:
+    return Network
+
+
 @pytest.fixture
 def run_job(tmp_path: Path) -> Iterator[Callable[..., Job]]:
     """Start a job with these hyperparameters; whatever is left of it is killed at the end."""
     jobs: list[Job] = []
 
-    def run(dataset: Path, hosts: int = 1, **hyperparameters: object) -> Job:
+    def run(
+        dataset: Path, hosts: int = 1, command: Sequence[str] = LAUNCH, network: Network | None = None, **hyperparameters: object
+    ) -> Job:
         root = tmp_path / f"job{len(jobs)}"
         root.mkdir()
-        jobs.append(Job(root, dataset, hosts, hyperparameters))
+        jobs.append(Job(root, dataset, hosts, hyperparameters, command, network))
         return jobs[-1]
 
     yield run

@@ -20,8 +20,26 @@ LONG = {"batch_size": 32, "epochs": 1000, "embedding_size": 8, "deep_layers": "[
         (2, {"strategy": "horovod"}, "rank 1", "rank 1 was killed by signal 9 (SIGKILL)"),
         (2, {"strategy": "parameter_server"}, "ps 1", "parameter server 1 was killed by signal 9 (SIGKILL)"),
         (2, {"strategy": "parameter_server"}, "worker 0", "worker 0 was killed by signal 9 (SIGKILL)"),
+        (2, {"strategy": "parameter_server"}, "rank 0", "chief (rank 0) was killed by signal 9 (SIGKILL)"),
+        (
+            1,
+            {"strategy": "horovod", "workers_per_host": 2, "embedding_placement": "sharded"},
+            "rank 0",
+            "rank 0 was killed by signal 9 (SIGKILL)",
+        ),
+        (1, {"strategy": "tower"}, "rank 0", "rank 0 was killed by signal 9 (SIGKILL)"),
+        (1, {"strategy": "mirrored"}, "rank 0", "rank 0 was killed by signal 9 (SIGKILL)"),
     ],
-    ids=["horovod-rank", "horovod-rank-on-another-host", "parameter-server", "worker"],
+    ids=[
+        "horovod-rank",
+        "horovod-rank-on-another-host",
+        "parameter-server",
+        "worker",
+        "chief",
+        "sharded",
+        "tower",
+        "mirrored",
+    ],
 )
 def test_a_killed_process_ends_the_job_and_is_named(
     run_job: Callable[..., Any], dataset: Path, hosts: int, settings: dict[str, Any], victim: str, reason: str
@@ -61,6 +79,17 @@ def test_a_process_that_hangs_ends_the_job(
     processes[victim].suspend()
     assert job.wait(45.0) == [1] * hosts, job.log()
     assert reason in job.reason()
+    assert not any(process.is_running() for process in processes.values())
+
+
+@pytest.mark.parametrize("strategy", ["horovod", "parameter_server"])
+def test_a_killed_launcher_of_another_host_ends_the_job(run_job: Callable[..., Any], dataset: Path, strategy: str) -> None:
+    job = run_job(dataset, 2, strategy=strategy, **LONG)
+    processes = job.wait_for_steps()
+    job.launchers[1].kill()
+    assert job.wait(30.0) == [1, -signal.SIGKILL], job.log()
+    assert job.reason() == "algo-2: lost contact with its launcher"
+    psutil.wait_procs(processes.values(), timeout=10)
     assert not any(process.is_running() for process in processes.values())
 
 

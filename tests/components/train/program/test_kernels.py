@@ -16,6 +16,7 @@ from components.train.program.deepfm import initial_dense, logits, loss, loss_an
 from components.train.program.embedding import DenseOptimizer, apply_to_rows, effective_rate
 from components.train.program.export import Scorer
 from components.train.program.kernels import embedding_terms, gather_rows, group_by_id, sum_rows
+from components.train.program.training import describe_rate
 
 
 def arrays(rows: int, fields: int, size: int, table: int, seed: int = 3) -> tuple[Any, Any, Any, Any]:
@@ -139,6 +140,13 @@ def test_rows_and_dense_variables_are_updated_by_the_formula(optimizer: Any, slo
 def test_the_bias_correction_is_right_at_the_first_step() -> None:
     rate = effective_rate(TrainConfig(learning_rate=0.5), tf.constant(1.0))
     np.testing.assert_allclose(rate, 0.5 * np.sqrt(0.001) / 0.1, rtol=1e-6)
+
+
+def test_the_learning_rate_rises_over_the_warm_up_to_its_value_times_its_factor() -> None:
+    config = TrainConfig(optimizer="sgd", learning_rate=0.5, learning_rate_factor=0.25, warmup_steps=4)
+    rates = [float(effective_rate(config, tf.constant(float(step)))) for step in (1, 2, 3, 4, 5, 100)]
+    assert rates == [0.03125, 0.0625, 0.09375, 0.125, 0.125, 0.125]
+    assert describe_rate(config) == "learning rate 0.5 x 0.25 = 0.125, warm-up over 4 steps"
 
 
 def test_a_saved_model_needs_no_compiled_operation() -> None:

@@ -47,11 +47,12 @@ def learns(losses: list[float]) -> bool:
         ("adagrad", 2, {**HOROVOD, "embedding_placement": "replicated_sparse"}),
         ("adam", 1, {**HOROVOD, "workers_per_host": 2, "embedding_placement": "shared"}),
         ("adam", 1, {**HOROVOD, "workers_per_host": 2, "embedding_placement": "replicated_dense"}),
-        ("sgd", 2, {**HOROVOD, "embedding_placement": "replicated_dense"}),
+        ("sgd", 2, {**HOROVOD, "embedding_placement": "replicated_dense", "learning_rate_factor": 0.25}),
         ("adam", 1, {**HOROVOD, "workers_per_host": 2, "embedding_placement": "sharded"}),
         ("adagrad", 2, {**HOROVOD, "embedding_placement": "sharded"}),
         ("adam", 1, {"strategy": "parameter_server", "batch_size": 64}),
-        ("sgd", 2, {"strategy": "parameter_server", "batch_size": 32, "ps_synchronous": True}),
+        ("sgd", 2, {"strategy": "parameter_server", "batch_size": 32, "ps_synchronous": True, "learning_rate_factor": 0.25}),
+        ("adagrad", 1, {"strategy": "parameter_server", "batch_size": 64, "towers": 4}),
         ("adam", 1, {"strategy": "tower", "batch_size": 64}),
         ("adagrad", 1, {"strategy": "tower", "batch_size": 64, "towers": 4}),
         ("adam", 1, {"strategy": "mirrored", "batch_size": 64}),
@@ -68,6 +69,7 @@ def learns(losses: list[float]) -> bool:
         "horovod-2-hosts-sharded",
         "parameter-server-1-worker",
         "parameter-server-2-hosts-synchronous",
+        "parameter-server-4-towers",
         "tower-2",
         "tower-4",
         "mirrored-2-reduction-to-one",
@@ -84,8 +86,10 @@ def test_losses_equal_those_of_one_process(
     settings: dict[str, Any],
 ) -> None:
     expected = losses_of_single(run_job, dataset, optimizer, single_losses)
-    job = run_job(dataset, hosts, optimizer=optimizer, **settings, **{**MODEL, "learning_rate": RATES[optimizer]})
+    factor = settings.get("learning_rate_factor", 1)
+    job = run_job(dataset, hosts, optimizer=optimizer, **settings, **{**MODEL, "learning_rate": RATES[optimizer] / factor})
     assert job.wait() == [0] * hosts, job.log()
+    assert f"learning rate {RATES[optimizer] / factor:g} x {factor:g} = {RATES[optimizer]:g}, no warm-up" in job.log()
     assert len(job.losses()) == STEPS
     np.testing.assert_allclose(job.losses(), expected, rtol=1e-4)
     assert learns(expected)
@@ -98,6 +102,13 @@ def test_asynchronous_servers_give_every_worker_its_own_equal_share(run_job: Cal
     # 5900 rows in global batches of 64: 92 of them, 12 rows left out.
     assert training["ranks"] == [{"rank": 0, "steps": 92}, {"rank": 1, "steps": 92}]
     assert (training["examples"], training["examples_left_out"]) == (5888, 12)
+    # A row is a weight and 8 numbers, the dense part 1 + 40 x 16 + 16 + 16 x 8 + 8 + 8 + 1 = 802 weights, and Adam keeps two
+    # moments of each.
+    assert training["table_bytes_per_server"] == [1000 * 27 * 4] * 2
+    assert training["dense_bytes_per_server"] == [401 * 3 * 4] * 2
+    shares = [training[name] for name in ("input_wait_share", "compute_share", "communication_share")]
+    assert all(share > 0 for share in shares)
+    assert sum(shares) == pytest.approx(1.0)
     assert learns(job.losses())
 
 
