@@ -212,7 +212,7 @@ def write_profile(path: Path, profile: Profile) -> None:
 def _probe(document: Mapping[str, Any], place: str) -> Probe:
     arguments = checked_arguments(Probe, document, place)
     threads = Threads(**checked_arguments(Threads, arguments["threads"], f"{place}.threads"))
-    probe = Probe(**{**arguments, "threads": threads, "cpu_percent_per_core": tuple(arguments["cpu_percent_per_core"])})
+    probe = Probe(**{**arguments, "threads": threads})
     if not (probe.examples_per_s > 0 and probe.usable_cpus > 0):
         raise InvalidConfig(f"{place}: {probe.examples_per_s} examples/s on {probe.usable_cpus} CPUs cannot have been measured")
     return probe
@@ -240,7 +240,7 @@ def read_profile(path: Path) -> Profile:
         data_digest=arguments["data_digest"],
         dataset=arguments["dataset"],
         train_examples=arguments["train_examples"],
-        settings=ModelSettings(**{**settings, "deep_layers": tuple(settings["deep_layers"])}),
+        settings=ModelSettings(**settings),
         probe_s=arguments["probe_s"],
         probes=tuple(_probe(probe, f"{path}: probes[{index}]") for index, probe in enumerate(arguments["probes"])),
     )

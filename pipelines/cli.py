@@ -11,13 +11,15 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import contextmanager, suppress
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 from components.errors import InvalidConfig, WorkflowError
-from components.plan import OPTIMIZERS, STRATEGIES
+from components.learning import MODELS, OPTIMIZERS, Learning
+from components.plan import STRATEGIES
 from pipelines.signals import Stopped, raising_signals
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -85,17 +87,38 @@ def format_options(command: Command) -> Command:
     return command
 
 
+def file_or_module(ctx: click.Context, option: click.Parameter, own_model: str) -> str:
+    """The file as training processes find it, which run in folders of their own."""
+    if not own_model.endswith(".py"):
+        return own_model
+    if not Path(own_model).is_file():
+        raise InvalidConfig(f"--own-model {own_model}: no such file")
+    return str(Path(own_model).absolute())
+
+
 def model_options(command: Command) -> Command:
-    """What is to be learned."""
+    """What is to be learned, one option for each field of Learning."""
+    layers = ",".join(map(str, Learning.deep_layers))
     for option in (
-        click.option("--epochs", type=int, default=1),
+        click.option("--epochs", type=int, default=Learning.epochs),
         click.option("--batch-size", type=int, default=1024, help="examples in one update, over all workers"),
-        click.option("--warmup-steps", type=int, default=0, help="steps over which the learning rate rises to its value"),
+        click.option("--warmup-steps", type=int, default=Learning.warmup_steps, help="steps in which the learning rate rises"),
         click.option("--learning-rate-factor", type=float, default=1.0, help="times the learning rate where several workers train"),
-        click.option("--learning-rate", type=float, default=5e-4),
-        click.option("--optimizer", type=click.Choice(OPTIMIZERS), default="adam"),
-        click.option("--deep-layers", default="128,64,32", help="widths of the deep part, separated by commas"),
-        click.option("--embedding-size", type=int, default=32),
+        click.option("--learning-rate", type=float, default=Learning.learning_rate),
+        click.option("--ftrl-l2", type=float, default=Learning.ftrl_l2, help="optimizer ftrl: strength of its own l2"),
+        click.option("--ftrl-l1", type=float, default=Learning.ftrl_l1, help="optimizer ftrl: strength of l1; makes weights 0"),
+        click.option("--momentum", type=float, default=Learning.momentum, help="optimizer momentum: what a step keeps"),
+        click.option("--optimizer", type=click.Choice(OPTIMIZERS), default=Learning.optimizer),
+        click.option("--l2", type=float, default=Learning.l2, help="decay of the weights and embedding rows that a step touches"),
+        click.option("--batch-norm-momentum", type=float, default=Learning.batch_norm_momentum, help="of its moving statistics"),
+        click.option("--batch-norm/--no-batch-norm", default=Learning.batch_norm, help="normalise the outputs of deep layers"),
+        click.option("--dropout", default="", help="share of a deep layer's outputs to drop: one rate, or one a layer, by commas"),
+        click.option("--cross-rank", type=int, default=Learning.cross_rank, help="model dcn_v2: rank of cross matrices; 0 = whole"),
+        click.option("--cross-layers", type=int, default=Learning.cross_layers, help="model dcn_v2"),
+        click.option("--deep-layers", default=layers, help="widths of the deep part, separated by commas"),
+        click.option("--embedding-size", type=int, default=Learning.embedding_size),
+        click.option("--own-model", default="", callback=file_or_module, help="model own: a Python file or module"),
+        click.option("--model", type=click.Choice(MODELS), default=Learning.model),
     ):
         command = option(command)
     return command
@@ -105,14 +128,12 @@ def name_option(command: Command) -> Command:
     return click.option("--name", default="deepfm", help="the model's name in the store")(command)
 
 
-def widths(deep_layers: str) -> tuple[int, ...]:
+def numbers(option: str, text: str, kind: type, expected: str) -> tuple[Any, ...]:
     """128,64,32 as numbers."""
     try:
-        return tuple(int(width) for width in deep_layers.split(",") if width.strip())
+        return tuple(kind(number) for number in text.split(",") if number.strip())
     except ValueError:
-        raise InvalidConfig(
-            f"--deep-layers {deep_layers!r}: whole numbers separated by commas are expected, like 128,64,32"
-        ) from None
+        raise InvalidConfig(f"{option} {text!r}: {expected}") from None
 
 
 @contextmanager
@@ -149,8 +170,7 @@ def check_options(**options: Any) -> None:
         return {name: options[name] for name in names}
 
     PreprocessConfig(**of("format", "field_size", "feature_size", "id_base", "validation_fraction", "seed"))
-    names = ("deep_layers", "embedding_size", "optimizer", "learning_rate", "learning_rate_factor", "warmup_steps")
-    settings = model_settings(**of(*names, "batch_size", "epochs", "seed"))
+    settings = model_settings(**of("batch_size", *(item.name for item in fields(Learning))))
     ProfileConfig(settings=settings, budget_s=options["profile_budget_s"])
     if options["strategy"]:
         direct_plan(options["strategy"], settings)
@@ -221,11 +241,13 @@ def profile(dataset: Path, out: Path, seed: int, budget_s: float, **settings: An
     click.echo(f"{out / 'profile.json'}, {out / 'report.html'}")
 
 
-def model_settings(*, deep_layers: str, **settings: Any) -> Any:
+def model_settings(*, deep_layers: str, dropout: str, **settings: Any) -> Any:
     """ModelSettings from options."""
     from components.plan import ModelSettings
 
-    return ModelSettings(deep_layers=widths(deep_layers), **settings)
+    widths = numbers("--deep-layers", deep_layers, int, "whole numbers separated by commas are expected, like 128,64,32")
+    rates = numbers("--dropout", dropout, float, "a number, or numbers separated by commas, are expected, like 0.5,0.25")
+    return ModelSettings(deep_layers=widths, dropout=rates, **settings)
 
 
 @main.command()

@@ -8,6 +8,7 @@
 from kfp import dsl
 
 from components.evaluate.component import evaluate
+from components.learning import Learning
 from components.preprocess.component import preprocess
 from components.profile_utilization.component import profile_utilization
 from components.promote.component import promote
@@ -29,15 +30,26 @@ def retrain(
     feature_size: int = 0,
     id_base: int = 0,
     validation_fraction: float = 0.1,
-    embedding_size: int = 32,
-    deep_layers: str = "128,64,32",
-    optimizer: str = "adam",
-    learning_rate: float = 5e-4,
-    learning_rate_factor: float = 1.0,
-    warmup_steps: int = 0,
+    model: str = Learning.model,
+    own_model: str = Learning.own_model,
+    embedding_size: int = Learning.embedding_size,
+    deep_layers: str = ",".join(map(str, Learning.deep_layers)),
+    cross_layers: int = Learning.cross_layers,
+    cross_rank: int = Learning.cross_rank,
+    dropout: str = "",
+    batch_norm: bool = Learning.batch_norm,
+    batch_norm_momentum: float = Learning.batch_norm_momentum,
+    l2: float = Learning.l2,
+    optimizer: str = Learning.optimizer,
+    momentum: float = Learning.momentum,
+    ftrl_l1: float = Learning.ftrl_l1,
+    ftrl_l2: float = Learning.ftrl_l2,
+    learning_rate: float = Learning.learning_rate,
+    learning_rate_factor: float = Learning.learning_rate_factor,
+    warmup_steps: int = Learning.warmup_steps,
     batch_size: int = 1024,
-    epochs: int = 1,
-    seed: int = 1,
+    epochs: int = Learning.epochs,
+    seed: int = Learning.seed,
     profile_budget_s: float = 45.0,
     strategy: str = "",
     name: str = "deepfm",
@@ -48,6 +60,7 @@ def retrain(
 
     Args:
         store: folder of the model store.
+        model to ftrl_l2: see components.learning; `deep_layers` and `dropout` are numbers separated by commas.
         strategy: single, horovod or parameter_server to force one; empty to let the ladder choose.
     """
     run_id = dsl.PIPELINE_JOB_ID_PLACEHOLDER
@@ -62,9 +75,20 @@ def retrain(
     )
     profiled = profile_utilization(
         dataset=data.outputs["dataset"],
+        model=model,
+        own_model=own_model,
         embedding_size=embedding_size,
         deep_layers=deep_layers,
+        cross_layers=cross_layers,
+        cross_rank=cross_rank,
+        dropout=dropout,
+        batch_norm=batch_norm,
+        batch_norm_momentum=batch_norm_momentum,
+        l2=l2,
         optimizer=optimizer,
+        momentum=momentum,
+        ftrl_l1=ftrl_l1,
+        ftrl_l2=ftrl_l2,
         learning_rate=learning_rate,
         learning_rate_factor=learning_rate_factor,
         warmup_steps=warmup_steps,

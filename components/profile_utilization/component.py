@@ -8,9 +8,20 @@ from components.images import STEPS
 @dsl.component(base_image=STEPS, install_kfp_package=False)
 def profile_utilization(
     dataset: dsl.Input[dsl.Dataset],
+    model: str,
+    own_model: str,
     embedding_size: int,
     deep_layers: str,
+    cross_layers: int,
+    cross_rank: int,
+    dropout: str,
+    batch_norm: bool,
+    batch_norm_momentum: float,
+    l2: float,
     optimizer: str,
+    momentum: float,
+    ftrl_l1: float,
+    ftrl_l2: float,
     learning_rate: float,
     learning_rate_factor: float,
     warmup_steps: int,
@@ -26,7 +37,7 @@ def profile_utilization(
     """What bounds training on one host, by short real training jobs.
 
     Args:
-        deep_layers: widths separated by commas.
+        model to seed: what is learned, see components.learning; `deep_layers` and `dropout` are numbers separated by commas.
         jobs: JSON of the fields of JobSettings, without run_id.
     """
     import json
@@ -38,9 +49,20 @@ def profile_utilization(
     from components.profile_utilization import step
 
     settings = ModelSettings(
+        model=cast(Any, model),
+        own_model=own_model,
         embedding_size=embedding_size,
         deep_layers=tuple(int(width) for width in deep_layers.split(",") if width.strip()),
+        cross_layers=cross_layers,
+        cross_rank=cross_rank,
+        dropout=tuple(float(rate) for rate in dropout.split(",") if rate.strip()),
+        batch_norm=batch_norm,
+        batch_norm_momentum=batch_norm_momentum,
+        l2=l2,
         optimizer=cast(Any, optimizer),
+        momentum=momentum,
+        ftrl_l1=ftrl_l1,
+        ftrl_l2=ftrl_l2,
         learning_rate=learning_rate,
         learning_rate_factor=learning_rate_factor,
         warmup_steps=warmup_steps,

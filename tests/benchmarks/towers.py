@@ -23,6 +23,7 @@ from components.train.program.config import TrainConfig
 from components.train.program.devices import replica_devices
 from components.train.program.input import Source
 from components.train.program.mirrored import Mirrored
+from components.train.program.model import make_model
 from components.train.program.single import Single
 from components.train.program.tower import Tower
 
@@ -35,7 +36,8 @@ def compare(ids: int, batch: int, optimizer: Any, towers: int, seconds: float) -
     batches = criteo_shaped(ids, batch)
 
     def side(kind: Any, **settings: Any) -> Side:
-        return Side(train=kind(TrainConfig(optimizer=optimizer, batch_size=batch, **settings), source).train)
+        config = TrainConfig(optimizer=optimizer, batch_size=batch, **settings)
+        return Side(train=kind(config, source, make_model(config, source.field_size, source.click_rate)).train)
 
     sides = {"single": side(Single), "tower": side(Tower, strategy="tower", towers=towers, device="cpu")}
     for operation in ("reduction_to_one", "hierarchical_copy"):

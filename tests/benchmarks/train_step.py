@@ -21,9 +21,9 @@ import numpy as np
 import tensorflow as tf
 
 from components.train.program.config import TrainConfig
-from components.train.program.deepfm import logits, loss
-from components.train.program.embedding import ADAM_BETA_1, ADAM_BETA_2, RULES, effective_rate
 from components.train.program.input import Source
+from components.train.program.model import loss, make_model
+from components.train.program.optimizers import ADAM_BETA_1, ADAM_BETA_2, EPSILON, effective_rate
 from components.train.program.single import Single
 
 BLOCK_STEPS, BATCHES = 10, 8
@@ -58,14 +58,13 @@ class PlainStep(Single):
     """The same step without compiled operations, as straightforward TensorFlow."""
 
     def _update(self, slots: list[Any], parameter: Any, gradient: Any, rate: Any) -> tuple[Any, list[Any]]:
-        epsilon = RULES[self._config.optimizer].epsilon
         if self._config.optimizer == "adam":
             m = ADAM_BETA_1 * slots[0] + (1 - ADAM_BETA_1) * gradient
             v = ADAM_BETA_2 * slots[1] + (1 - ADAM_BETA_2) * tf.square(gradient)
-            return parameter - rate * m / (tf.sqrt(v) + epsilon), [m, v]
+            return parameter - rate * m / (tf.sqrt(v) + EPSILON), [m, v]
         if self._config.optimizer == "adagrad":
             total = slots[0] + tf.square(gradient)
-            return parameter - rate * gradient / (tf.sqrt(total) + epsilon), [total]
+            return parameter - rate * gradient / (tf.sqrt(total) + EPSILON), [total]
         return parameter - rate * gradient, []
 
     @tf.function
@@ -77,11 +76,11 @@ class PlainStep(Single):
             tape.watch(self.dense)
             tape.watch(rows_UE)
             rows_BFE = tf.gather(rows_UE, tf.reshape(index, tf.shape(ids_BF)))
-            value = loss(labels_B, logits(self.dense, rows_BFE, values_BF))
+            value = loss(labels_B, self._model.logits(self.dense, rows_BFE, ids_BF, values_BF))
         *dense, of_rows = tape.gradient(value, [*self.dense, rows_UE])
         rate = effective_rate(self._config, self._step.assign_add(1.0, read_value=True))
         for number, (variable, gradient) in enumerate(zip(self.dense, dense, strict=True)):
-            slots = [same[number] for same in self._optimizer.slots]
+            slots = self._optimizer.slots[number]
             parameter, new = self._update(slots, variable, gradient, rate)
             variable.assign(parameter)
             for slot, state in zip(slots, new, strict=True):
@@ -118,7 +117,8 @@ def compare(ids: int, batch: int, optimizer: Any, seconds: float) -> str:
     source = Source(files=(), examples=batch, field_size=39, feature_size=ids, click_rate=0.25, encoding="blocks")
     batches = criteo_shaped(ids, batch)
     distinct = statistics.mean(len(np.unique(cells)) / batch for _, cells, _ in batches)
-    plain, compiled = (Side(train=kind(config, source).train) for kind in (PlainStep, Single))
+    model = make_model(config, source.field_size, source.click_rate)
+    plain, compiled = (Side(train=kind(config, source, model).train) for kind in (PlainStep, Single))
     np.testing.assert_allclose(compiled.run_block(batches), plain.run_block(batches), rtol=1e-4)
     for side in (plain, compiled):
         side.wall_ms.clear()

@@ -8,9 +8,9 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
 from components.errors import InvalidConfig
+from components.learning import Learning
 
 StrategyName = Literal["single", "horovod", "parameter_server", "tower", "mirrored"]
-OptimizerName = Literal["adam", "adagrad", "sgd"]
 PlacementName = Literal["auto", "shared", "replicated_sparse", "replicated_dense", "sharded"]
 ProbeName = Literal["none", "input", "compute", "both"]
 DeviceName = Literal["auto", "cpu", "gpu"]
@@ -20,13 +20,10 @@ CrossDeviceName = Literal["reduction_to_one", "hierarchical_copy", "nccl"]
 ONE_PROCESS: tuple[StrategyName, ...] = ("single", "tower", "mirrored")
 TOWERS: tuple[StrategyName, ...] = ("tower", "mirrored")
 
-# Seeds of epochs are made from it, and must fit in 64 bits.
-LARGEST_SEED = 2**32 - 1
-
 
 @dataclass(frozen=True, kw_only=True)
-class TrainConfig:
-    """One training.
+class TrainConfig(Learning):
+    """One training: what is learned, and how it runs.
 
     `batch_size` is per worker. The learning rate is `learning_rate` times `learning_rate_factor`, which is how it is scaled to
     several workers: nothing is multiplied by their number unasked. It rises over `warmup_steps`. `steps` 0 means that `epochs`
@@ -45,16 +42,8 @@ class TrainConfig:
     strategy: StrategyName = "single"
     field_size: int = 0
     feature_size: int = 0
-    embedding_size: int = 32
-    deep_layers: tuple[int, ...] = (128, 64, 32)
-    optimizer: OptimizerName = "adam"
-    learning_rate: float = 5e-4
-    learning_rate_factor: float = 1.0
-    warmup_steps: int = 0
     batch_size: int = 1024
-    epochs: int = 1
     steps: int = 0
-    seed: int = 1
     intra_op_threads: int = 0
     inter_op_threads: int = 0
     omp_threads: int = 0
@@ -71,9 +60,9 @@ class TrainConfig:
     cross_device: CrossDeviceName = "reduction_to_one"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         kinds = {
             "strategy": StrategyName,
-            "optimizer": OptimizerName,
             "probe": ProbeName,
             "embedding_placement": PlacementName,
             "device": DeviceName,
@@ -82,22 +71,15 @@ class TrainConfig:
         for name, kind in kinds.items():
             if getattr(self, name) not in get_args(kind):
                 raise InvalidConfig(f"{name} {getattr(self, name)!r} is none of {', '.join(get_args(kind))}")
-        for name in ("embedding_size", "batch_size", "epochs", "workers_per_host", "keep_checkpoints"):
+        for name in ("batch_size", "workers_per_host", "keep_checkpoints"):
             if getattr(self, name) < 1:
                 raise InvalidConfig(f"{name} {getattr(self, name)}: at least 1 is needed")
-        for name in ("field_size", "feature_size", "warmup_steps", "steps", "max_seconds", "towers"):
+        for name in ("field_size", "feature_size", "steps", "max_seconds", "towers"):
             if getattr(self, name) < 0:
                 raise InvalidConfig(f"{name} {getattr(self, name)}: must not be negative")
-        if not 0 <= self.seed <= LARGEST_SEED:
-            raise InvalidConfig(f"seed {self.seed}: must be in 0..{LARGEST_SEED}")
         for name in ("intra_op_threads", "inter_op_threads", "omp_threads"):
             if not 0 <= getattr(self, name) <= 1024:
                 raise InvalidConfig(f"{name} {getattr(self, name)}: must be in 0..1024, 0 for the default")
-        for name in ("learning_rate", "learning_rate_factor"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise InvalidConfig(f"{name} {getattr(self, name)}: must be a positive number")
-        if any(width < 1 for width in self.deep_layers):
-            raise InvalidConfig(f"deep_layers {list(self.deep_layers)}: every width must be at least 1")
         if self.strategy in ONE_PROCESS and self.workers_per_host != 1:
             raise InvalidConfig(f"workers_per_host {self.workers_per_host}: strategy {self.strategy} has one worker")
         if self.strategy == "parameter_server" and self.workers_per_host != 1:
@@ -149,18 +131,25 @@ def _boolean(text: str) -> bool:
     return values[text.lower()]
 
 
-def _integers(text: str) -> tuple[int, ...]:
-    """[128, 64] or 128,64; an empty list is a model without a deep part."""
+def _items(text: str) -> list[str]:
+    """[128, 64] or 128,64; an empty text is an empty list."""
     stripped = text.strip()
     items = json.loads(stripped) if stripped.startswith("[") else [part for part in stripped.split(",") if part.strip()]
-    return tuple(_integer(str(item)) for item in items)
+    return [str(item) for item in items]
 
 
 _PARSERS: dict[Any, tuple[Callable[[str], Any], str]] = {
     int: (_integer, "a whole number is expected"),
     float: (_number, "a finite number is expected"),
     bool: (_boolean, "true or false is expected"),
-    tuple[int, ...]: (_integers, "a list of whole numbers is expected, like [128,64,32]"),
+    tuple[int, ...]: (
+        lambda text: tuple(map(_integer, _items(text))),
+        "a list of whole numbers is expected, like [128,64,32]",
+    ),
+    tuple[float, ...]: (
+        lambda text: tuple(map(_number, _items(text))),
+        "a number or a list of numbers is expected, like [0.5,0.25]",
+    ),
 }
 
 
@@ -186,5 +175,5 @@ def parse_hyperparameters(texts: Mapping[str, str]) -> TrainConfig:
             except (ValueError, OverflowError):
                 raise InvalidConfig(f"hyperparameter {key} {value!r}: {expected}") from None
         else:
-            settings[key] = value if key == "kmp_affinity" else value.lower()
+            settings[key] = value if key in ("kmp_affinity", "own_model") else value.lower()
     return TrainConfig(**settings)

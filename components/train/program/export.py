@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from components.manifest import Manifest, manifest_digest
 from components.train.program.config import TrainConfig
-from components.train.program.deepfm import logits
+from components.train.program.model import Model
 
 MODEL_CARD = "model.json"
 
@@ -31,8 +31,9 @@ def parameter_checksum(table: NDArray[np.float32], dense: Sequence[NDArray[np.fl
 class Scorer(tf.Module):  # type: ignore[misc]
     """The trained model as TensorFlow Serving loads it: ids and values in, probability out."""
 
-    def __init__(self, table: NDArray[np.float32], dense: Sequence[NDArray[np.float32]], field_size: int) -> None:
+    def __init__(self, model: Model, table: NDArray[np.float32], dense: Sequence[NDArray[np.float32]], field_size: int) -> None:
         super().__init__()
+        self._model = model
         self.table = tf.Variable(table, trainable=False)
         self.dense = [tf.Variable(value, trainable=False) for value in dense]
         ids = tf.TensorSpec([None, field_size], tf.int64, "ids")
@@ -40,13 +41,14 @@ class Scorer(tf.Module):  # type: ignore[misc]
         self.score = tf.function(self._score, input_signature=[ids, values])
 
     def _score(self, ids: Any, values: Any) -> dict[str, Any]:
-        return {"probability": tf.sigmoid(logits(self.dense, tf.gather(self.table, ids), values))}
+        return {"probability": tf.sigmoid(self._model.logits(self.dense, tf.gather(self.table, ids), ids, values))}
 
 
 def write_model(
     folder: Path,
     config: TrainConfig,
     manifest: Manifest,
+    model: Model,
     table: NDArray[np.float32],
     dense: Sequence[NDArray[np.float32]],
     trained: dict[str, Any],
@@ -57,7 +59,7 @@ def write_model(
         trained: what only the training knows: strategy, world_size, step, examples, ranks_agreed, metrics.
     """
     schema = manifest.schema
-    scorer = Scorer(table, dense, schema.field_size)
+    scorer = Scorer(model, table, dense, schema.field_size)
     tf.saved_model.save(scorer, str(folder / "saved_model"), signatures={"serving_default": scorer.score})
     names = {f"dense_{index}": value for index, value in enumerate(dense)}
     np.savez(folder / "weights.npz", table=table, **names)  # type: ignore[arg-type]
@@ -75,6 +77,7 @@ def write_model(
         "id_base": schema.id_base,
         "data_digest": manifest_digest(manifest),
         "config": asdict(config),
+        "dense": {f"dense_{index}": name for index, name in enumerate(model.names)},
         "parameter_checksum": parameter_checksum(table, dense),
         "files": files,
     }

@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 from components.train.program.agreement import state_checksum
 from components.train.program.clock import time_after
 from components.train.program.config import TrainConfig
-from components.train.program.deepfm import initial_dense, loss_and_gradients, row_width
 from components.train.program.devices import rank_device
-from components.train.program.embedding import DenseOptimizer, apply_to_rows, initial_table, stored_width
+from components.train.program.embedding import apply_to_rows, initial_table, stored_width
 from components.train.program.exchange import exchange
 from components.train.program.input import Source
 from components.train.program.kernels import group_by_id
+from components.train.program.model import Model
+from components.train.program.optimizers import DenseOptimizer
 from components.train.program.placement import place, place_for
 from components.train.program.table import Table
 
@@ -31,19 +32,19 @@ log = logging.getLogger(__name__)
 class HorovodRing:
     """Synchronous data parallel training. Call `hvd.init()` before."""
 
-    def __init__(self, config: TrainConfig, source: Source) -> None:
+    def __init__(self, config: TrainConfig, source: Source, model: Model) -> None:
         self.rank, self.size = hvd.rank(), hvd.size()
         self._device = rank_device(config, hvd.local_rank(), hvd.local_size())
         self.communication_s = 0.0
-        self._width = row_width(config)
+        self._model, self._width = model, model.row_width
         self._step = tf.Variable(0.0, name="step")
-        self.dense = [tf.Variable(value) for value in initial_dense(config, source.field_size, source.click_rate)]
-        self._optimizer = DenseOptimizer(config, self.dense)
+        self.dense = [tf.Variable(value) for value in model.initial_dense()]
+        self._optimizer = DenseOptimizer(config, self.dense, model.kinds)
         table = Table(
             rows=source.feature_size,
             parameters=self._width,
-            stored=stored_width(config),
-            initial=lambda start, stop: initial_table(config, start, stop),
+            stored=stored_width(config, self._width),
+            initial=lambda start, stop: initial_table(config, self._width, start, stop),
             update=lambda variable, ids_U, gradient_UE: apply_to_rows(config, variable, ids_U, gradient_UE, self._step),
         )
         self._shape = (table.rows, table.stored)
@@ -64,7 +65,9 @@ class HorovodRing:
         waited = time_after(rows_UE) - looked if self._placement.lookup_travels else tf.constant(0.0, tf.float64)
         with tf.device(self._device):
             # The compiled operations, which exist for CPUs only, stay there; TensorFlow copies what crosses.
-            value, dense, gradient_UE = loss_and_gradients(self.dense, rows_UE, cells, labels_B, values_BF)
+            value, dense, gradient_UE = self._model.loss_and_gradients(
+                self.dense, rows_UE, cells, labels_B, values_BF, self._step, self.rank
+            )
         computed = time_after([value, dense, gradient_UE])
         exchanged = self._placement.exchange(found, gradient_UE)
         value, *dense = self._exchange.mean([value, *dense], "dense")
@@ -110,7 +113,7 @@ class HorovodRing:
         return begun
 
     def parameters(self) -> tuple[NDArray[np.float32], list[NDArray[np.float32]]]:
-        """The embedding table without slots [V, 1 + D], which only rank 0 has, and the dense weights; all ranks must call it."""
+        """The embedding table without slots [V, E], which only rank 0 has, and the dense weights; all ranks must call it."""
         return self._placement.whole()[:, : self._width], [variable.numpy() for variable in self.dense]
 
     def checksums(self) -> dict[str, str]:

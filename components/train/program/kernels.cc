@@ -310,37 +310,79 @@ class SumRows : public OpKernel {
   }
 };
 
-// The rules at the top of embedding.py. `rate` holds Adam's bias correction.
+// The rules at the top of optimizers.py. `rate` holds Adam's bias correction.
 struct Rule {
+  enum Kind { kAdam, kAdagrad, kFtrl, kMomentum, kSgd };
+
   explicit Rule(OpKernelConstruction* context) {
     std::string optimizer;
     OP_REQUIRES_OK(context, context->GetAttr("optimizer", &optimizer));
-    slots = optimizer == "adam" ? 2 : optimizer == "adagrad" ? 1 : 0;
+    kind = optimizer == "adam"       ? kAdam
+           : optimizer == "adagrad"  ? kAdagrad
+           : optimizer == "ftrl"     ? kFtrl
+           : optimizer == "momentum" ? kMomentum
+                                     : kSgd;
+    slots = kind == kAdam || kind == kFtrl ? 2 : kind == kSgd ? 0 : 1;
+    OP_REQUIRES_OK(context, context->GetAttr("l2", &l2));
     OP_REQUIRES_OK(context, context->GetAttr("beta_1", &beta_1));
     OP_REQUIRES_OK(context, context->GetAttr("beta_2", &beta_2));
     OP_REQUIRES_OK(context, context->GetAttr("epsilon", &epsilon));
+    OP_REQUIRES_OK(context, context->GetAttr("momentum", &momentum));
+    OP_REQUIRES_OK(context, context->GetAttr("ftrl_l1", &ftrl_l1));
+    OP_REQUIRES_OK(context, context->GetAttr("ftrl_l2", &ftrl_l2));
   }
 
-  void Apply(float* __restrict parameter, float* __restrict slot_1, float* __restrict slot_2, const float* __restrict gradient,
-             int64_t count, float rate) const {
-    if (slots == 2) {
-      for (int64_t i = 0; i < count; ++i) {
-        slot_1[i] = beta_1 * slot_1[i] + (1 - beta_1) * gradient[i];
-        slot_2[i] = beta_2 * slot_2[i] + (1 - beta_2) * gradient[i] * gradient[i];
-        parameter[i] -= rate * slot_1[i] / (std::sqrt(slot_2[i]) + epsilon);
-      }
-    } else if (slots == 1) {
-      for (int64_t i = 0; i < count; ++i) {
-        slot_1[i] += gradient[i] * gradient[i];
-        parameter[i] -= rate * gradient[i] / (std::sqrt(slot_1[i]) + epsilon);
-      }
+  void Apply(float* parameter, float* slot_1, float* slot_2, const float* gradient, int64_t count, float rate) const {
+    if (l2 == 0) {
+      ApplyTo<false>(parameter, slot_1, slot_2, gradient, count, rate);
     } else {
-      for (int64_t i = 0; i < count; ++i) parameter[i] -= rate * gradient[i];
+      ApplyTo<true>(parameter, slot_1, slot_2, gradient, count, rate);
     }
   }
 
+  template <bool kDecay>
+  void ApplyTo(float* __restrict parameter, float* __restrict slot_1, float* __restrict slot_2,
+               const float* __restrict gradient, int64_t count, float rate) const {
+    if (kind == kAdam) {
+      for (int64_t i = 0; i < count; ++i) {
+        const float g = kDecay ? gradient[i] + l2 * parameter[i] : gradient[i];
+        slot_1[i] = beta_1 * slot_1[i] + (1 - beta_1) * g;
+        slot_2[i] = beta_2 * slot_2[i] + (1 - beta_2) * g * g;
+        parameter[i] -= rate * slot_1[i] / (std::sqrt(slot_2[i]) + epsilon);
+      }
+    } else if (kind == kAdagrad) {
+      for (int64_t i = 0; i < count; ++i) {
+        const float g = kDecay ? gradient[i] + l2 * parameter[i] : gradient[i];
+        slot_1[i] += g * g;
+        parameter[i] -= rate * g / (std::sqrt(slot_1[i]) + epsilon);
+      }
+    } else if (kind == kFtrl) {
+      for (int64_t i = 0; i < count; ++i) {
+        const float g = kDecay ? gradient[i] + l2 * parameter[i] : gradient[i];
+        const float before = std::sqrt(slot_1[i]);
+        slot_1[i] += g * g;
+        const float now = std::sqrt(slot_1[i]);
+        const float linear = slot_2[i] + g - (now - before) / rate * parameter[i];
+        slot_2[i] = linear;
+        parameter[i] = (std::min(std::max(linear, -ftrl_l1), ftrl_l1) - linear) / (now / rate + 2 * ftrl_l2);
+      }
+    } else if (kind == kMomentum) {
+      for (int64_t i = 0; i < count; ++i) {
+        const float g = kDecay ? gradient[i] + l2 * parameter[i] : gradient[i];
+        slot_1[i] = momentum * slot_1[i] - rate * g;
+        parameter[i] += slot_1[i];
+      }
+    } else {
+      for (int64_t i = 0; i < count; ++i) {
+        const float g = kDecay ? gradient[i] + l2 * parameter[i] : gradient[i];
+        parameter[i] -= rate * g;
+      }
+    }
+  }
+
+  Kind kind;
   int64_t slots;
-  float beta_1, beta_2, epsilon;
+  float l2, beta_1, beta_2, epsilon, momentum, ftrl_l1, ftrl_l2;
 };
 
 // Gives the variable a buffer of its own, if a tensor that was read before shares it. Call it with the lock held.
@@ -515,10 +557,14 @@ REGISTER_OP("CtrflowUpdateRows")
     .Input("ids: int32")
     .Input("gradient: float")
     .Input("rate: float")
-    .Attr("optimizer: {'adam', 'adagrad', 'sgd'}")
+    .Attr("optimizer: {'adam', 'adagrad', 'ftrl', 'momentum', 'sgd'}")
+    .Attr("l2: float")
     .Attr("beta_1: float")
     .Attr("beta_2: float")
     .Attr("epsilon: float")
+    .Attr("momentum: float")
+    .Attr("ftrl_l1: float")
+    .Attr("ftrl_l2: float")
     .SetIsStateful()
     .SetShapeFn(shape_inference::NoOutputs);
 
@@ -529,10 +575,14 @@ REGISTER_OP("CtrflowUpdateDense")
     .Input("rate: float")
     .Attr("N: int >= 1")
     .Attr("S: int >= 0")
-    .Attr("optimizer: {'adam', 'adagrad', 'sgd'}")
+    .Attr("optimizer: {'adam', 'adagrad', 'ftrl', 'momentum', 'sgd'}")
+    .Attr("l2: float")
     .Attr("beta_1: float")
     .Attr("beta_2: float")
     .Attr("epsilon: float")
+    .Attr("momentum: float")
+    .Attr("ftrl_l1: float")
+    .Attr("ftrl_l2: float")
     .SetIsStateful()
     .SetShapeFn(shape_inference::NoOutputs);
 

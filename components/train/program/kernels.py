@@ -1,7 +1,7 @@
 """The embedding part of a training step as compiled TensorFlow operations (kernels.cc), threaded and deterministic.
 
 Plain TensorFlow does the same with a dozen passes over [B, F, D] tensors and a sum over equal ids on one thread, which took
-most of a step. A served model needs none of this: `deepfm.logits` is plain TensorFlow.
+most of a step. A served model needs none of this: `Model.logits` is plain TensorFlow.
 
 Shapes: B rows of the batch, F fields, N = B * F cells, U distinct ids, D embedding size, E = 1 + D numbers a row.
 """
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from components.errors import WorkflowError
-from components.train.program.config import OptimizerName
+from components.learning import OptimizerName
 from components.train.program.kernel_library import library_path
 
 REMEDY = "run python images/training/build_kernels.py"
@@ -81,18 +81,33 @@ def _embedding_terms_gradient(operation: Any, of_logits: Any, of_scaled: Any, _:
     return [of_rows, None, None, None, None]
 
 
+def expand_rows(rows_UE: Any, cells: Cells) -> Any:
+    """The row of every cell, in the shape of the ids and one dimension more. Its gradient is summed over equal ids."""
+    width = rows_UE.shape[1]
+
+    @tf.custom_gradient
+    def expand(rows: Any) -> Any:
+        return tf.gather(rows, cells.index), lambda of_cells: sum_rows(tf.reshape(of_cells, [-1, width]), cells)
+
+    return expand(rows_UE)
+
+
 def sum_rows(rows_NE: Any, cells: Cells) -> Any:
     """Rows summed over equal ids, float32 [U, E]."""
     return load().ctrflow_sum_rows(rows_NE, cells.order_N, cells.starts_U1)
 
 
 class Rule(NamedTuple):
-    """An update rule of embedding.py."""
+    """An update rule of optimizers.py, and its constants."""
 
     optimizer: OptimizerName
-    beta_1: float
-    beta_2: float
-    epsilon: float
+    l2: float = 0.0
+    beta_1: float = 0.0
+    beta_2: float = 0.0
+    epsilon: float = 0.0
+    momentum: float = 0.0
+    ftrl_l1: float = 0.0
+    ftrl_l2: float = 0.0
 
 
 def update_rows(rule: Rule, table: Any, ids_U: Any, gradient_UE: Any, rate: Any) -> Any:

@@ -15,9 +15,11 @@ import tensorflow as tf
 from components.train.program.agreement import state_checksum
 from components.train.program.config import CrossDeviceName, TrainConfig
 from components.train.program.devices import HOST, replica_devices
-from components.train.program.embedding import RULES, DenseOptimizer, apply_to_rows, effective_rate
+from components.train.program.embedding import apply_to_rows
 from components.train.program.input import Source
 from components.train.program.kernels import Rule
+from components.train.program.model import Model
+from components.train.program.optimizers import DenseOptimizer
 from components.train.program.single import Single
 from components.train.program.tower import combine_rows, split_batch
 
@@ -31,8 +33,10 @@ CROSS_DEVICE: dict[CrossDeviceName, Any] = {
 def update_variable(rule: Rule, variable: Any, slots: Sequence[Any], gradient: Any, rate: Any) -> None:
     """One step of an optimizer on a whole variable, by TensorFlow's own operations, which exist for GPUs too.
 
-    The rules are those of embedding.py; rate is Adam's with its bias correction in it, hence powers of 0 here.
+    The rules are those of optimizers.py; rate is Adam's with its bias correction in it, hence powers of 0 here.
     """
+    if rule.l2:
+        gradient += rule.l2 * variable
     if rule.optimizer == "adam":
         m, v = slots
         tf.raw_ops.ResourceApplyAdam(
@@ -41,6 +45,16 @@ def update_variable(rule: Rule, variable: Any, slots: Sequence[Any], gradient: A
         )  # fmt: skip
     elif rule.optimizer == "adagrad":
         tf.raw_ops.ResourceApplyAdagradV2(var=variable.handle, accum=slots[0].handle, lr=rate, epsilon=rule.epsilon, grad=gradient)
+    elif rule.optimizer == "ftrl":
+        accumulator, linear = slots
+        tf.raw_ops.ResourceApplyFtrl(
+            var=variable.handle, accum=accumulator.handle, linear=linear.handle, grad=gradient, lr=rate,
+            l1=rule.ftrl_l1, l2=rule.ftrl_l2, lr_power=-0.5,
+        )  # fmt: skip
+    elif rule.optimizer == "momentum":
+        tf.raw_ops.ResourceApplyKerasMomentum(
+            var=variable.handle, accum=slots[0].handle, lr=rate, grad=gradient, momentum=rule.momentum
+        )
     else:
         tf.raw_ops.ResourceApplyGradientDescent(var=variable.handle, alpha=rate, delta=gradient)
 
@@ -48,28 +62,30 @@ def update_variable(rule: Rule, variable: Any, slots: Sequence[Any], gradient: A
 class Mirrored(Single):
     """Synchronous data parallel training inside one process, by tf.distribute."""
 
-    def __init__(self, config: TrainConfig, source: Source) -> None:
+    def __init__(self, config: TrainConfig, source: Source, model: Model) -> None:
         devices = replica_devices(config)
         self._strategy = tf.distribute.MirroredStrategy(devices, CROSS_DEVICE[config.cross_device]())
         with tf.device(HOST):
-            super().__init__(config, source)
+            super().__init__(config, source, model)
         with self._strategy.scope():
             self.dense = [tf.Variable(variable.numpy()) for variable in self.dense]
-            self._optimizer = DenseOptimizer(config, self.dense)
+            self._optimizer = DenseOptimizer(config, self.dense, model.kinds)
 
     @tf.function
     def _train(self, labels_B: Any, ids_BF: Any, values_BF: Any) -> Any:
         parts = split_batch((labels_B, ids_BF, values_BF), self._strategy.num_replicas_in_sync)
         with tf.device(HOST):
-            rate = effective_rate(self._config, self._step.assign_add(1.0, read_value=True))
+            rates = self._optimizer.rates(self._step.assign_add(1.0, read_value=True))
 
         def replica(part: tuple[Any, Any, Any]) -> Any:
             """Here a mirrored variable is this replica's copy."""
-            value, dense, ids_U, gradient_UE = self.gradients(*part)
-            dense = tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.MEAN, dense)
-            for index, gradient in enumerate(dense):
-                slots = [same[index] for same in self._optimizer.slots]
-                update_variable(RULES[self._config.optimizer], self.dense[index], slots, gradient, rate)
+            context = tf.distribute.get_replica_context()
+            value, dense, ids_U, gradient_UE = self.gradients(*part, context.replica_id_in_sync_group)
+            dense = context.all_reduce(tf.distribute.ReduceOp.MEAN, dense)
+            for rule, variable, slots, gradient, rate in zip(
+                self._optimizer.rules, self.dense, self._optimizer.slots, dense, rates, strict=True
+            ):
+                update_variable(rule, variable, slots, gradient, rate)
             return value, ids_U, gradient_UE
 
         own = self._strategy.experimental_distribute_values_from_function(lambda context: parts[context.replica_id_in_sync_group])

@@ -26,10 +26,10 @@ from tensorflow.python.eager import context, executor
 
 from components.train.program.clock import time_after
 from components.train.program.config import TrainConfig
-from components.train.program.deepfm import loss_and_gradients, row_width
 from components.train.program.fit import Recorder, Step
 from components.train.program.input import Division, Source, batches
 from components.train.program.kernels import Cells, group_by_id, load, sum_rows
+from components.train.program.model import Model
 from components.train.program.servers import Route, Servers
 from components.train.program.tower import split_batch
 
@@ -87,7 +87,7 @@ class ParameterServers:
 
     rank = 0
 
-    def __init__(self, config: TrainConfig, source: Source) -> None:
+    def __init__(self, config: TrainConfig, source: Source, model: Model) -> None:
         cluster = cluster_of_environment()
         self.size = len(cluster["worker"])
         filters = tf.config.experimental.ClusterDeviceFilters()
@@ -103,14 +103,15 @@ class ParameterServers:
             cluster_device_filters=filters,
         )
         self._config, self._source = config, source
-        self._servers = Servers(config, source, len(cluster["ps"]))
+        self._model = model
+        self._servers = Servers(config, source, model, len(cluster["ps"]))
 
-    def _gradients(self, iterator: Any) -> tuple[Any, Any, Any, Any, Route]:
+    def _gradients(self, iterator: Any, worker: int) -> tuple[Any, Any, Any, Any, Route]:
         """One worker's part of a step on its next batch, computed where this is called.
 
         Returns:
             loss and seconds of waiting and computing, float64 [3]; dense gradients [P]; distinct ids [U] and their gradients
-            [U, 1 + D]; where those rows are.
+            [U, E]; where those rows are.
         """
         began = tf.timestamp()
         with tf.control_dependencies([began]):
@@ -125,8 +126,8 @@ class ParameterServers:
         answered = time_after([rows_UE, dense])
         own = [tf.gather(rows_UE, where) for where in part_of(union, cells)] if len(cells) > 1 else [rows_UE]
         found = [
-            loss_and_gradients(dense, rows, each, labels_B, values_BF)
-            for rows, each, (labels_B, _, values_BF) in zip(own, cells, parts, strict=True)
+            self._model.loss_and_gradients(dense, rows, each, labels_B, values_BF, self._servers.step, worker * len(parts) + number)
+            for number, (rows, each, (labels_B, _, values_BF)) in enumerate(zip(own, cells, parts, strict=True))
         ]
         values, dense_gradients, rows_gradients = zip(*found, strict=True)
         count = float(len(parts))
@@ -159,8 +160,8 @@ class ParameterServers:
         """A function that runs so many steps on every worker at once."""
 
         @tf.function
-        def train(iterator: Any) -> Any:
-            seen, gradient_P, _, gradient_UE, route = self._gradients(iterator)
+        def train(iterator: Any, worker: int) -> Any:
+            seen, gradient_P, _, gradient_UE, route = self._gradients(iterator, worker)
             self._servers.push(route, gradient_UE, gradient_P)
             return seen
 
@@ -171,10 +172,10 @@ class ParameterServers:
                 # Steps that share an executor, as threads do unless told otherwise, run one after the other on a server.
                 with context.executor_scope(executor.new_executor(enable_async=False)), tf.device(worker_device(worker)):
                     with tracing:
-                        step = train.get_concrete_function(iterator)
+                        step = train.get_concrete_function(iterator, worker)
                     for _ in range(steps):
                         start = time.monotonic()
-                        seen = step(iterator).numpy()
+                        seen = step(iterator, worker).numpy()
                         recorder.add(_step(worker, division.batch_size, start, seen))
                         if failed.is_set() or recorder.over():
                             return
@@ -193,8 +194,8 @@ class ParameterServers:
         """A function that runs so many steps, each with the gradients of all workers combined."""
 
         @tf.function
-        def compute(iterator: Any) -> Any:
-            return self._gradients(iterator)[:4]
+        def compute(iterator: Any, worker: int) -> Any:
+            return self._gradients(iterator, worker)[:4]
 
         @tf.function
         def combine(seen: list[Any], dense: list[Any], ids: list[Any], rows: list[Any]) -> Any:
@@ -210,7 +211,7 @@ class ParameterServers:
                 results = []
                 for worker, iterator in enumerate(iterators):
                     with tf.device(worker_device(worker)):
-                        results.append(compute(iterator))
+                        results.append(compute(iterator, worker))
                 with tf.device(COORDINATOR):
                     seen = combine(*(list(part) for part in zip(*results, strict=True))).numpy()
                 recorder.add(_step(0, division.batch_size * self.size, start, seen))
@@ -243,5 +244,5 @@ class ParameterServers:
         return begun
 
     def parameters(self) -> tuple[NDArray[np.float32], list[NDArray[np.float32]]]:
-        """The embedding table without slots [V, 1 + D], and the dense weights."""
-        return self._servers.table(row_width(self._config)), self._servers.dense()
+        """The embedding table without slots [V, E], and the dense weights."""
+        return self._servers.table(self._model.row_width), self._servers.dense()

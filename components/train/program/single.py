@@ -8,10 +8,11 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from components.train.program.config import TrainConfig
-from components.train.program.deepfm import initial_dense, loss_and_gradients, row_width
-from components.train.program.embedding import DenseOptimizer, apply_to_rows, initial_table
+from components.train.program.embedding import apply_to_rows, initial_table
 from components.train.program.input import Source
 from components.train.program.kernels import gather_rows, group_by_id
+from components.train.program.model import Model
+from components.train.program.optimizers import DenseOptimizer
 
 
 class Single:
@@ -21,20 +22,22 @@ class Single:
     size = 1
     communication_s = 0.0
 
-    def __init__(self, config: TrainConfig, source: Source) -> None:
-        self._config = config
-        self._width = row_width(config)
+    def __init__(self, config: TrainConfig, source: Source, model: Model) -> None:
+        self._config, self._model = config, model
+        self._width = model.row_width
         self._step = tf.Variable(0.0, name="step")
-        self.table = tf.Variable(initial_table(config, 0, source.feature_size), name="table")
-        self.dense = [tf.Variable(value) for value in initial_dense(config, source.field_size, source.click_rate)]
-        self._optimizer = DenseOptimizer(config, self.dense)
+        self.table = tf.Variable(initial_table(config, self._width, 0, source.feature_size), name="table")
+        self.dense = [tf.Variable(value) for value in model.initial_dense()]
+        self._optimizer = DenseOptimizer(config, self.dense, model.kinds)
         self._traced: Any = None
 
-    def gradients(self, labels_B: Any, ids_BF: Any, values_BF: Any) -> tuple[Any, list[Any], Any, Any]:
-        """Loss, dense gradients, distinct ids [U], and the gradient of their rows [U, 1 + D]."""
+    def gradients(self, labels_B: Any, ids_BF: Any, values_BF: Any, part: Any = 0) -> tuple[Any, list[Any], Any, Any]:
+        """Loss, dense gradients, distinct ids [U], and the gradient of their rows [U, E], of a part of the batch."""
         cells = group_by_id(ids_BF)
         rows_UE = gather_rows(self.table, cells.ids_U, self._width)
-        value, dense, gradient_UE = loss_and_gradients(self.dense, rows_UE, cells, labels_B, values_BF)
+        value, dense, gradient_UE = self._model.loss_and_gradients(
+            self.dense, rows_UE, cells, labels_B, values_BF, self._step, part
+        )
         return value, dense, cells.ids_U, gradient_UE
 
     def apply(self, dense: list[Any], ids_U: Any, gradient_UE: Any) -> None:
@@ -80,7 +83,7 @@ class Single:
         return wish
 
     def parameters(self) -> tuple[NDArray[np.float32], list[NDArray[np.float32]]]:
-        """The embedding table without slots [V, 1 + D], and the dense weights."""
+        """The embedding table without slots [V, E], and the dense weights."""
         return self.table[:, : self._width].numpy(), [variable.numpy() for variable in self.dense]
 
     def checksums(self) -> dict[str, str]:

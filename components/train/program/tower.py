@@ -12,6 +12,7 @@ from components.train.program.config import TrainConfig
 from components.train.program.devices import HOST, replica_devices
 from components.train.program.input import Source
 from components.train.program.kernels import group_by_id, sum_rows
+from components.train.program.model import Model
 from components.train.program.single import Single
 
 
@@ -24,7 +25,7 @@ def combine_rows(ids: Sequence[Any], gradients: Sequence[Any]) -> tuple[Any, Any
     """Distinct ids of all towers, and the gradient of the mean of their losses by these rows.
 
     Args:
-        ids: the distinct ids [U] of each tower. gradients: of its own mean loss, [U, 1 + D].
+        ids: the distinct ids [U] of each tower. gradients: of its own mean loss, [U, E].
     """
     cells = group_by_id(tf.concat(ids, axis=0))
     return cells.ids_U, sum_rows(tf.concat(gradients, axis=0), cells) / float(len(ids))
@@ -33,17 +34,18 @@ def combine_rows(ids: Sequence[Any], gradients: Sequence[Any]) -> tuple[Any, Any
 class Tower(Single):
     """Synchronous data parallel training inside one process, by its own loop."""
 
-    def __init__(self, config: TrainConfig, source: Source) -> None:
+    def __init__(self, config: TrainConfig, source: Source, model: Model) -> None:
         self._devices = replica_devices(config)
         with tf.device(HOST):
-            super().__init__(config, source)
+            super().__init__(config, source, model)
 
     @tf.function
     def _train(self, labels_B: Any, ids_BF: Any, values_BF: Any) -> Any:
         losses, dense, ids, rows = [], [], [], []
-        for device, part in zip(self._devices, split_batch((labels_B, ids_BF, values_BF), len(self._devices)), strict=True):
+        parts = split_batch((labels_B, ids_BF, values_BF), len(self._devices))
+        for tower, (device, part) in enumerate(zip(self._devices, parts, strict=True)):
             with tf.device(device):
-                value, dense_gradients, ids_U, gradient_UE = self.gradients(*part)
+                value, dense_gradients, ids_U, gradient_UE = self.gradients(*part, tower)
             losses.append(value)
             dense.append(dense_gradients)
             ids.append(ids_U)

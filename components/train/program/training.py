@@ -18,6 +18,7 @@ from components.train.program.container import Container
 from components.train.program.export import MODEL_CARD, write_model
 from components.train.program.fit import Recorder, fit
 from components.train.program.input import Division, Source, batches, divide, explain_damage, find_source
+from components.train.program.model import Model, make_model
 from components.train.program.resources import Sampler, usable_cpus
 
 log = logging.getLogger(__name__)
@@ -26,30 +27,30 @@ TRAINING = "training.json"
 GLOBAL_BATCH = "global_batch"
 
 
-def make_strategy(config: TrainConfig, source: Source) -> Any:
+def make_strategy(config: TrainConfig, source: Source, model: Model) -> Any:
     """The strategy of this job, whose modules are imported only when they are used."""
     if config.strategy == "parameter_server":
         from components.train.program.parameter_server import ParameterServers
 
-        return ParameterServers(config, source)
+        return ParameterServers(config, source, model)
     if config.strategy == "horovod":
         import horovod.tensorflow as hvd
 
         from components.train.program.horovod_ring import HorovodRing
 
         hvd.init()
-        return HorovodRing(config, source)
+        return HorovodRing(config, source, model)
     if config.strategy == "tower":
         from components.train.program.tower import Tower
 
-        return Tower(config, source)
+        return Tower(config, source, model)
     if config.strategy == "mirrored":
         from components.train.program.mirrored import Mirrored
 
-        return Mirrored(config, source)
+        return Mirrored(config, source, model)
     from components.train.program.single import Single
 
-    return Single(config, source)
+    return Single(config, source, model)
 
 
 def describe_rate(config: TrainConfig) -> str:
@@ -87,7 +88,8 @@ def train(container: Container, config: TrainConfig, started: float, progress: P
         WorkflowError: settings, data or checkpoints that cannot be trained with, or a training that diverged.
     """
     source, manifest = find_source(container.data, config)
-    strategy = make_strategy(config, source)
+    model = make_model(config, source.field_size, source.click_rate)
+    strategy = make_strategy(config, source, model)
     division = divide(source, config, strategy.rank, strategy.size)
     begun = resume(strategy, division, container.checkpoints)
     check_agreement(strategy.checksums(), begun)
@@ -112,7 +114,7 @@ def train(container: Container, config: TrainConfig, started: float, progress: P
     else:
         measured = {}
     if config.probe == "none":
-        write_trained_model(container, config, manifest, strategy, division, measured)
+        write_trained_model(container, config, manifest, model, strategy, division, measured)
     if division.rank == 0:
         write_json(container.output_data / TRAINING, measured)
         log.info("trained %d examples, %.0f examples/s", measured["examples"], measured["examples_per_s"])
@@ -178,7 +180,13 @@ def save(strategy: Any, division: Division, folder: Path, step: int, keep: int) 
 
 
 def write_trained_model(
-    container: Container, config: TrainConfig, manifest: Manifest, strategy: Any, division: Division, measured: Mapping[str, Any]
+    container: Container,
+    config: TrainConfig,
+    manifest: Manifest,
+    model: Model,
+    strategy: Any,
+    division: Division,
+    measured: Mapping[str, Any],
 ) -> None:
     """Rank 0 writes the model, model.json last; the ranks have compared what they hold."""
     table, dense = strategy.parameters()
@@ -192,7 +200,7 @@ def write_trained_model(
         "ranks_agreed": True,
         "metrics": {"final_loss": measured["final_loss"]},
     }
-    card = write_model(container.model, config, manifest, table, dense, trained)
+    card = write_model(container.model, config, manifest, model, table, dense, trained)
     write_json(container.model / MODEL_CARD, card)
 
 

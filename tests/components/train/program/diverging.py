@@ -28,7 +28,7 @@ class Astray(horovod_ring.HorovodRing):
         # Adding a small number, hence not undone by what follows.
         if self._step.numpy() == 7 and self.rank == self.size - 1:
             if sys.argv[1] == "slot":
-                self._optimizer.slots[1][2].assign_add([1e-6] * 16)
+                self._optimizer.slots[2][1].assign_add([1e-6] * 16)
             if sys.argv[1] == "step":
                 self._step.assign_add(1.0)
         return value

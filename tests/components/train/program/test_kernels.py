@@ -12,10 +12,11 @@ import tensorflow as tf
 from components.errors import WorkflowError
 from components.train.program import kernels
 from components.train.program.config import TrainConfig
-from components.train.program.deepfm import initial_dense, logits, loss, loss_and_gradients
-from components.train.program.embedding import DenseOptimizer, apply_to_rows, effective_rate
+from components.train.program.embedding import apply_to_rows
 from components.train.program.export import Scorer
-from components.train.program.kernels import embedding_terms, gather_rows, group_by_id, sum_rows
+from components.train.program.kernels import embedding_terms, expand_rows, gather_rows, group_by_id, sum_rows
+from components.train.program.model import loss, make_model
+from components.train.program.optimizers import effective_rate
 from components.train.program.training import describe_rate
 
 
@@ -66,15 +67,16 @@ def test_many_cells_are_grouped_as_numpy_does() -> None:
 @pytest.mark.parametrize("layers", [(12, 6), ()], ids=["deep", "no-layers"])
 def test_loss_and_gradients_equal_plain_tensorflow(rows: int, fields: int, size: int, table: int, layers: tuple[int, ...]) -> None:
     labels, ids, values, weights = arrays(rows, fields, size, table)
-    dense = [tf.Variable(v) for v in initial_dense(TrainConfig(embedding_size=size, deep_layers=layers), fields, 0.3)]
+    model = make_model(TrainConfig(embedding_size=size, deep_layers=layers), fields, 0.3)
+    dense = [tf.Variable(value) for value in model.initial_dense()]
     whole = tf.Variable(weights)
     with tf.GradientTape() as tape:
-        expected = loss(labels, logits(dense, tf.gather(whole, ids), tf.constant(values)))
+        expected = loss(labels, model.logits(dense, tf.gather(whole, ids), ids, tf.constant(values)))
     *expected_dense, expected_rows = tape.gradient(expected, [*dense, whole])
 
     cells = group_by_id(tf.constant(ids))
-    found, found_dense, found_rows = tf.function(loss_and_gradients)(
-        dense, gather_rows(whole, cells.ids_U, 1 + size), cells, tf.constant(labels), tf.constant(values)
+    found, found_dense, found_rows = tf.function(model.loss_and_gradients)(
+        dense, gather_rows(whole, cells.ids_U, 1 + size), cells, tf.constant(labels), tf.constant(values), 0.0
     )
     close = {"rtol": 1e-4, "atol": 1e-6}
     np.testing.assert_allclose(found, expected, rtol=1e-5)
@@ -99,47 +101,16 @@ def test_rows_of_equal_ids_are_summed() -> None:
     np.testing.assert_array_equal(sum_rows(rows, cells), [[10.0, 20.0], [0.5, 3.0]])
 
 
-def update_by_hand(optimizer: str, rate: float, row: Any, gradients: list[Any]) -> Any:
-    """The row after its gradients, by the formulas at the top of embedding.py, in float64."""
-    p, m, v, s = row.astype(np.float64), 0.0, 0.0, 0.1
-    for step, g in enumerate(gradients, start=1):
-        if optimizer == "adam":
-            m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g**2
-            p = p - rate * np.sqrt(1 - 0.999**step) / (1 - 0.9**step) * m / (np.sqrt(v) + 1e-7)
-        elif optimizer == "adagrad":
-            s = s + g**2
-            p = p - rate * g / (np.sqrt(s) + 1e-7)
-        else:
-            p = p - rate * g
-    return p
-
-
-@pytest.mark.parametrize(("optimizer", "slots", "start"), [("adam", 2, 0.0), ("adagrad", 1, 0.1), ("sgd", 0, 0.0)])
-def test_rows_and_dense_variables_are_updated_by_the_formula(optimizer: Any, slots: int, start: float) -> None:
-    config = TrainConfig(optimizer=optimizer, learning_rate=0.05)
-    draw = np.random.default_rng(2)
-    row = draw.standard_normal((6, 9)).astype(np.float32)
-    gradients = [draw.standard_normal((6, 9)).astype(np.float32) for _ in range(3)]
-    table = tf.Variable(np.concatenate([row, np.full((6, 9 * slots), start, np.float32)], axis=1))
-    dense = tf.Variable(row)
-    dense_optimizer = DenseOptimizer(config, [dense])
-    before = table.read_value()
-    kept = before.numpy()
-    ids = np.array([0, 2, 3, 5], np.int32)
-    for step, gradient in enumerate(gradients, start=1):
-        apply_to_rows(config, table, tf.constant(ids), tf.constant(gradient[ids]), tf.constant(float(step)))
-        dense_optimizer.apply([tf.constant(gradient)], tf.constant(float(step)))
-    expected = update_by_hand(optimizer, 0.05, row, gradients)
-    np.testing.assert_allclose(table[:, :9].numpy()[ids], expected[ids], rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(dense, expected, rtol=1e-5, atol=1e-6)
-    # Rows that are not in the batch stay, and so does what was read before.
-    np.testing.assert_array_equal(table.numpy()[[1, 4]], kept[[1, 4]])
-    np.testing.assert_array_equal(before, kept)
-
-
-def test_the_bias_correction_is_right_at_the_first_step() -> None:
-    rate = effective_rate(TrainConfig(learning_rate=0.5), tf.constant(1.0))
-    np.testing.assert_allclose(rate, 0.5 * np.sqrt(0.001) / 0.1, rtol=1e-6)
+def test_rows_are_repeated_for_their_cells_and_their_gradients_summed() -> None:
+    ids = tf.constant([[4, 1], [4, 4]])
+    cells = group_by_id(ids)
+    rows = tf.constant([[10.0, 20.0], [1.0, 2.0]])
+    with tf.GradientTape() as tape:
+        tape.watch(rows)
+        expanded = expand_rows(rows, cells)
+        value = tf.reduce_sum(expanded * tf.constant([[[1.0, 1.0], [2.0, 3.0]], [[5.0, 0.5], [0.0, 7.0]]]))
+    np.testing.assert_array_equal(expanded, [[[1.0, 2.0], [10.0, 20.0]], [[1.0, 2.0], [1.0, 2.0]]])
+    np.testing.assert_array_equal(tape.gradient(value, rows), [[2.0, 3.0], [6.0, 8.5]])
 
 
 def test_the_learning_rate_rises_over_the_warm_up_to_its_value_times_its_factor() -> None:
@@ -150,8 +121,8 @@ def test_the_learning_rate_rises_over_the_warm_up_to_its_value_times_its_factor(
 
 
 def test_a_saved_model_needs_no_compiled_operation() -> None:
-    config = TrainConfig(embedding_size=4, deep_layers=(3,))
-    scorer = Scorer(np.zeros((7, 5), np.float32), initial_dense(config, 2, 0.3), 2)
+    model = make_model(TrainConfig(embedding_size=4, deep_layers=(3,)), 2, 0.3)
+    scorer = Scorer(model, np.zeros((7, 5), np.float32), model.initial_dense(), 2)
     names = {operation.type for operation in scorer.score.get_concrete_function().graph.get_operations()}
     assert "MatMul" in names
     assert not [name for name in names if name.startswith("Ctrflow")]

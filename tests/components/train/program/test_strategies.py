@@ -11,6 +11,10 @@ import pytest
 import tensorflow as tf
 
 from components.manifest import manifest_digest, read_manifest
+from components.train.program.config import TrainConfig, parse_hyperparameters
+from components.train.program.input import Source, batches, divide, find_source
+from components.train.program.model import make_model
+from components.train.program.single import Single
 
 GLOBAL_BATCH, STEPS = 64, 50
 MODEL = {"embedding_size": 8, "deep_layers": "[16, 8]", "learning_rate": 0.01, "steps": STEPS, "seed": 5}
@@ -93,6 +97,89 @@ def test_losses_equal_those_of_one_process(
     assert len(job.losses()) == STEPS
     np.testing.assert_allclose(job.losses(), expected, rtol=1e-4)
     assert learns(expected)
+
+
+OWN_MODEL = """
+import tensorflow as tf
+
+def weights(field_size, embedding_size, random):
+    return {"relation": 0.1 * random.standard_normal((field_size, field_size))}
+
+def logits(weights, ids, values, embeddings):
+    scaled = embeddings * values[:, :, tf.newaxis]
+    return tf.reduce_sum(tf.matmul(scaled, scaled, transpose_b=True) * weights["relation"], axis=[1, 2])
+"""
+
+
+@pytest.mark.parametrize(
+    ("learned", "placed"),
+    [
+        (
+            {"model": "dcn_v2", "cross_rank": 4, "optimizer": "adagrad", "learning_rate": 0.1, "l2": 0.001},
+            {"strategy": "horovod", "workers_per_host": 2, "batch_size": 32, "embedding_placement": "sharded"},
+        ),
+        (
+            {"model": "wide_and_deep", "optimizer": "ftrl", "learning_rate": 0.3, "ftrl_l1": 0.0001, "ftrl_l2": 0.001, "l2": 0.001},
+            {"strategy": "mirrored", "batch_size": 64},
+        ),
+        (
+            {"model": "own", "own_model": "", "learning_rate": 0.05, "l2": 0.001},
+            {"strategy": "tower", "batch_size": 64},
+        ),
+        # One worker has the whole batch, so even what is dropped and what is normalised by are the same.
+        (
+            {"dropout": 0.2, "batch_norm": True, "optimizer": "momentum", "learning_rate": 0.1},
+            {"strategy": "parameter_server", "batch_size": 64},
+        ),
+    ],
+    ids=["dcn-v2-on-horovod", "wide-and-deep-mirrored", "own-model-on-towers", "dropout-and-batch-norm-on-a-server"],
+)
+def test_every_model_learns_the_same_in_every_strategy(
+    run_job: Callable[..., Any], dataset: Path, tmp_path: Path, learned: dict[str, Any], placed: dict[str, Any]
+) -> None:
+    if "own_model" in learned:
+        path = tmp_path / "relation_model.py"
+        path.write_text(OWN_MODEL)
+        learned = {**learned, "own_model": path}
+    job = run_job(dataset, 1, **{**MODEL, **learned, **placed})
+    assert job.wait() == [0], job.log()
+    single = {**MODEL, **learned, "batch_size": GLOBAL_BATCH}
+    config = parse_hyperparameters({name: str(value) for name, value in single.items()})
+    source, _ = find_source(job.bases[0] / "input/data", config)
+    strategy = Single(config, source, make_model(config, source.field_size, source.click_rate))
+    expected = [strategy.train(batch) for batch in batches(source, divide(source, config, 0, 1), config.seed)]
+    np.testing.assert_allclose(job.losses(), expected, rtol=1e-4)
+    assert learns(expected)
+    # What is served gives the probabilities of the trained weights.
+    ids, values = np.array([[0, 5, 9, 1, 1999]]), np.array([[1.0, 0.5, 0.25, 2.0, 1.0]], np.float32)
+    served = tf.saved_model.load(str(job.bases[0] / "model/saved_model")).signatures["serving_default"]
+    table, dense = strategy.parameters()
+    logits = make_model(config, source.field_size, source.click_rate).logits(dense, table[ids], ids, values)
+    probability = served(ids=tf.constant(ids), values=tf.constant(values))["probability"]
+    np.testing.assert_allclose(probability, tf.sigmoid(logits), rtol=1e-3)
+
+
+def test_a_training_that_drops_units_goes_on_as_if_it_had_not_been_interrupted() -> None:
+    config = TrainConfig(embedding_size=4, deep_layers=(8,), dropout=(0.5,), batch_norm=True, batch_size=16)
+    draw = np.random.default_rng(1)
+    rows = [
+        (
+            tf.constant((draw.random(16) < 0.4).astype(np.float32)),
+            tf.constant(draw.integers(0, 50, (16, 3)).astype(np.int32)),
+            tf.constant(draw.random((16, 3)).astype(np.float32)),
+        )
+        for _ in range(6)
+    ]
+    source = Source(files=(), examples=96, field_size=3, feature_size=50, click_rate=0.4, encoding="blocks")
+
+    def fresh() -> Single:
+        return Single(config, source, make_model(config, 3, 0.4))
+
+    uninterrupted, first, second = fresh(), fresh(), fresh()
+    expected = [uninterrupted.train(batch) for batch in rows]
+    before = [first.train(batch) for batch in rows[:3]]
+    assert second.resume((3, first.state())) == 3
+    assert before + [second.train(batch) for batch in rows[3:]] == expected
 
 
 def test_asynchronous_servers_give_every_worker_its_own_equal_share(run_job: Callable[..., Any], dataset: Path) -> None:

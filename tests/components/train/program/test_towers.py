@@ -14,8 +14,8 @@ import tensorflow as tf
 
 from components.errors import InvalidConfig
 from components.train.program.config import TrainConfig, parse_hyperparameters
-from components.train.program.embedding import RULES, SLOT_START, SLOTS, DenseOptimizer, effective_rate
 from components.train.program.mirrored import update_variable
+from components.train.program.optimizers import SLOT_STARTS, DenseOptimizer, effective_rate, rule_of
 from components.train.program.tower import combine_rows, split_batch
 
 
@@ -110,16 +110,17 @@ def test_a_row_of_several_towers_gets_the_mean_of_their_gradients_once() -> None
     assert gradient.numpy().tolist() == [[2.5, 3.0], [0.5, 1.0], [5.0, 6.0]]
 
 
-@pytest.mark.parametrize("optimizer", ["adam", "adagrad", "sgd"])
+@pytest.mark.parametrize("optimizer", ["adam", "adagrad", "ftrl", "momentum", "sgd"])
 def test_a_replicas_update_is_that_of_the_compiled_operation(optimizer: Any) -> None:
-    config, draw = TrainConfig(optimizer=optimizer, learning_rate=0.05), np.random.default_rng(2)
+    config = TrainConfig(optimizer=optimizer, learning_rate=0.05, l2=0.03, ftrl_l1=0.2, ftrl_l2=0.1)
+    draw = np.random.default_rng(2)
     start = draw.standard_normal((7, 3)).astype(np.float32)
     compiled, own = tf.Variable(start), tf.Variable(start)
-    reference = DenseOptimizer(config, [compiled])
-    slots = [tf.Variable(tf.fill(own.shape, SLOT_START[config.optimizer])) for _ in range(SLOTS[config.optimizer])]
+    reference = DenseOptimizer(config, [compiled], ["weight"])
+    slots = [tf.Variable(tf.fill(own.shape, begin)) for begin in SLOT_STARTS[config.optimizer]]
     for step in range(1, 6):
         gradient = tf.constant(draw.standard_normal((7, 3)), tf.float32)
         reference.apply([gradient], tf.constant(float(step)))
-        update_variable(RULES[config.optimizer], own, slots, gradient, effective_rate(config, tf.constant(float(step))))
+        update_variable(rule_of(config), own, slots, gradient, effective_rate(config, tf.constant(float(step))))
     np.testing.assert_allclose(own.numpy(), compiled.numpy(), rtol=1e-5, atol=1e-6)
     assert float(np.abs(own.numpy() - start).max()) > 0.05
