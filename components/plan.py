@@ -171,17 +171,19 @@ def direct_plan(
     )
 
 
-def hyperparameters(plan: Plan, *, probe: ProbeKind = "none", max_seconds: float = 0.0) -> dict[str, str]:
+def hyperparameters(plan: Plan, *, probe: ProbeKind = "none", max_seconds: float = 0.0, warm_start: bool = False) -> dict[str, str]:
     """The training program's hyperparameters; SageMaker carries them as strings.
 
     Args:
         probe: which part of a step runs; "none" is real training.
         max_seconds: end the measured part after so long; 0 = steps or epochs decide.
+        warm_start: begin with the weights of channel champion.
     """
     placed = ("strategy", "workers_per_host", "batch_size", "steps")
     threads = ("intra_op_threads", "inter_op_threads", "omp_threads", "kmp_affinity")
     settings = plan.learning() | {name: getattr(plan, name) for name in placed + threads}
-    return {name: as_text(value) for name, value in (settings | {"probe": probe, "max_seconds": max_seconds}).items()}
+    settings |= {"probe": probe, "max_seconds": max_seconds, "warm_start": warm_start}
+    return {name: as_text(value) for name, value in settings.items()}
 
 
 def write_plan(path: Path, plan: Plan) -> None:

@@ -115,13 +115,16 @@ def fastest(probes: Sequence[Probe]) -> Probe:
     return max(probes, key=lambda probe: probe.examples_per_s)
 
 
-def _channels(dataset: Path, plan: Plan, *, validation: bool) -> tuple[Channel, ...]:
+def _channels(dataset: Path, plan: Plan, *, validation: bool, champion: Path | None) -> tuple[Channel, ...]:
     """The job's inputs. A channel is every object under its URI, so the manifest's is the one file."""
     train = Channel(name="train", uri=_uri(dataset / "train"), input_mode=plan.input_mode, distribution=plan.s3_distribution)
     manifest = Channel(name="manifest", uri=_uri(dataset / MANIFEST), input_mode="File")
-    if not validation:
-        return train, manifest
-    return train, Channel(name="validation", uri=_uri(dataset / "validation"), input_mode=plan.input_mode), manifest
+    channels = [train, manifest]
+    if validation:
+        channels.append(Channel(name="validation", uri=_uri(dataset / "validation"), input_mode=plan.input_mode))
+    if champion:
+        channels.append(Channel(name="champion", uri=_uri(champion), input_mode="File"))
+    return tuple(channels)
 
 
 def _uri(path: Path) -> str:
@@ -137,6 +140,7 @@ def run_plan(
     folder: Path,
     probe: ProbeKind = "none",
     max_seconds: float = 0.0,
+    champion: Path | None = None,
 ) -> tuple[FinishedJob, TrainingResult]:
     """Run a plan as one training job, to its end.
 
@@ -144,6 +148,7 @@ def run_plan(
         task: names the job within the run; two jobs of one run need different ones.
         folder: gets the job's output files, training.json among them.
         probe, max_seconds: see `components.plan.hyperparameters`.
+        champion: a model folder whose weights the training begins with.
     Raises:
         TrainingJobFailed: the job did not complete, or completed without its figures.
     """
@@ -158,8 +163,8 @@ def run_plan(
         instance_count=plan.instance_count,
         max_runtime_s=jobs.max_runtime_s if probe == "none" else min(jobs.max_runtime_s, PROBE_MAX_RUNTIME_S),
         output_uri=jobs.output_uri,
-        channels=_channels(dataset, plan, validation=probe == "none"),
-        hyperparameters=hyperparameters(plan, probe=probe, max_seconds=max_seconds),
+        channels=_channels(dataset, plan, validation=probe == "none", champion=champion),
+        hyperparameters=hyperparameters(plan, probe=probe, max_seconds=max_seconds, warm_start=champion is not None),
     )
     finished = run_training_job(job, sagemaker_client(), poll_s=jobs.poll_s)
     fetch_artifact(finished.output_uri, folder)

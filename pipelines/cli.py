@@ -277,6 +277,7 @@ def select(profile: Path, out: Path, dataset: Path | None, strategy: Any) -> Non
 @click.option("--hosts", type=click.IntRange(min=1), help="without a plan; default 1, for parameter_server 2")
 @click.option("--workers-per-host", type=click.IntRange(min=1), help="without a plan; default 1, for horovod on one host 2")
 @click.option("--steps", type=int, help="so many steps instead of epochs")
+@click.option("--warm-start", type=FOLDER, help="begin with the weights of this model folder")
 @click.option("--seed", type=int, default=1)
 @model_options
 def train(
@@ -287,6 +288,7 @@ def train(
     hosts: int | None,
     workers_per_host: int | None,
     steps: int | None,
+    warm_start: Path | None,
     **settings: Any,
 ) -> None:
     """Train on DATASET; writes OUT/model, OUT/training.json and OUT/report.html."""
@@ -305,7 +307,14 @@ def train(
     chosen = plan or direct_plan(strategy or "single", model_settings(**settings), hosts=hosts, workers_per_host=workers_per_host)
     with local_jobs() as jobs:
         result = step.train(
-            step.TrainStepConfig(steps=steps), dataset, chosen, out / "model", out / "training.json", out / "report.html", jobs
+            step.TrainStepConfig(steps=steps),
+            dataset,
+            chosen,
+            out / "model",
+            out / "training.json",
+            out / "report.html",
+            jobs,
+            champion=warm_start,
         )
     click.echo(f"{out / 'model'}: {result.examples:,} examples at {result.examples_per_s:,.0f}/s")
 
@@ -363,6 +372,7 @@ def compile(out: Path) -> None:
 @model_options
 @click.option("--seed", type=int, default=1)
 @click.option("--strategy", type=click.Choice(STRATEGIES), help="force one instead of climbing the ladder")
+@click.option("--warm-start/--no-warm-start", default=False, help="begin with the weights of the champion in the store")
 @click.option("--profile-budget-s", type=float, default=45.0, help="seconds for all probes of profile_utilization")
 @name_option
 @click.option("--margin", type=float, default=0.002, help="AUC that a model may lack to the champion")

@@ -52,6 +52,7 @@ def retrain(
     seed: int = Learning.seed,
     profile_budget_s: float = 45.0,
     strategy: str = "",
+    warm_start: bool = False,
     name: str = "deepfm",
     margin: float = 0.002,
     require_promotion: bool = False,
@@ -61,6 +62,7 @@ def retrain(
     Args:
         store: folder of the model store.
         model to ftrl_l2: see components.learning; `deep_layers` and `dropout` are numbers separated by commas.
+        warm_start: begin with the champion's weights, if there is one.
         strategy: single, horovod or parameter_server to force one; empty to let the ladder choose.
     """
     run_id = dsl.PIPELINE_JOB_ID_PLACEHOLDER
@@ -102,7 +104,15 @@ def retrain(
     selected = select_strategy(
         profile=profiled.outputs["profile"], dataset=data.outputs["dataset"], force=strategy, jobs=jobs, run_id=run_id
     )
-    trained = train(dataset=data.outputs["dataset"], plan=selected.outputs["plan"], jobs=jobs, run_id=run_id)
+    trained = train(
+        dataset=data.outputs["dataset"],
+        plan=selected.outputs["plan"],
+        store=store,
+        name=name,
+        warm_start=warm_start,
+        jobs=jobs,
+        run_id=run_id,
+    )
     evaluated = evaluate(model=trained.outputs["model"], dataset=data.outputs["dataset"], store=store, name=name)
     promoted = promote(
         model=trained.outputs["model"],

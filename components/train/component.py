@@ -9,6 +9,9 @@ from components.images import STEPS
 def train(
     dataset: dsl.Input[dsl.Dataset],
     plan: dsl.Input[dsl.Artifact],
+    store: str,
+    name: str,
+    warm_start: bool,
     jobs: str,
     run_id: str,
     model: dsl.Output[dsl.Model],
@@ -18,6 +21,7 @@ def train(
     """One training job by the plan.
 
     Args:
+        warm_start: begin with the weights of the champion of that name in the store, if there is one.
         jobs: JSON of the fields of JobSettings, without run_id.
     """
     import json
@@ -35,4 +39,5 @@ def train(
         Path(training.path),
         Path(report.path),
         where,
+        champion=step.champion_to_start_from(Path(store), name) if warm_start else None,
     )

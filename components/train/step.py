@@ -1,11 +1,13 @@
 """Carries out a plan as one training job and brings home the model, its figures and a report."""
 
 import json
+import logging
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from components.artifacts import fetch_artifact
+from components.champion import champion_model, read_champion
 from components.errors import InvalidConfig, InvalidRecords, NotPromotable, TrainingJobFailed
 from components.manifest import manifest_digest, read_manifest
 from components.model_files import MODEL_JSON, ModelCard, read_model
@@ -15,6 +17,8 @@ from components.reports import Page, write_report
 from components.storage import publish_folder, write_json_atomic
 from components.training_jobs import FinishedJob
 from components.training_results import TRAINING, TrainingResult
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,16 +35,38 @@ class TrainStepConfig:
             raise InvalidConfig(f"epochs {self.epochs}: at least 1 is needed")
 
 
+def champion_to_start_from(store: Path, name: str) -> Path | None:
+    """The model folder of the champion in force; None, said in the log, when there is none yet.
+
+    Raises:
+        NotPromotable: champion.json is damaged.
+    """
+    champion = read_champion(store, name)
+    if champion is None:
+        log.warning("no champion of %s in %s yet: training begins without a warm start", name, store)
+        return None
+    return champion_model(store, champion)
+
+
 def train(
-    config: TrainStepConfig, dataset: Path, plan: Path | Plan, model: Path, out: Path, report: Path, jobs: JobSettings
+    config: TrainStepConfig,
+    dataset: Path,
+    plan: Path | Plan,
+    model: Path,
+    out: Path,
+    report: Path,
+    jobs: JobSettings,
+    champion: Path | None = None,
 ) -> TrainingResult:
     """Train by a plan.
 
     Args:
         plan: plan.json, or a plan made by `direct_plan`.
+        champion: a model folder whose weights the training begins with.
         model: the model folder of rank 0. out: training.json with the job's name and bill added. report: an HTML page.
     Raises:
         InvalidConfig, InvalidRecords: the plan or the dataset cannot be used.
+        NotPromotable: the champion is missing or damaged.
         TrainingJobFailed: the job did not complete, or did not leave one sound model that all ranks agree on.
     """
     chosen = read_plan(plan) if isinstance(plan, Path) else plan
@@ -49,10 +75,12 @@ def train(
         steps=chosen.steps if config.steps is None else config.steps,
         epochs=config.epochs or chosen.epochs,
     )
+    if champion:
+        read_model(champion)
     digest = manifest_digest(read_manifest(dataset))
     with TemporaryDirectory(prefix="ctrflow-train-") as work:
         output = Path(work) / "output"
-        job, result = run_plan(chosen, dataset, jobs, task="train", folder=output)
+        job, result = run_plan(chosen, dataset, jobs, task="train", folder=output, champion=champion)
         document = json.loads((output / TRAINING).read_text(encoding="utf-8"))
     with publish_folder(model, marker=MODEL_JSON) as folder:
         card = _fetch_model(job, folder, digest)

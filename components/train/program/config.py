@@ -36,7 +36,7 @@ class TrainConfig(Learning):
     `towers` devices share the batch of strategies tower and mirrored, 2 where it is 0; a worker of parameter servers computes its
     batch in as many parts side by side, 1 where it is 0. `device` auto means GPUs where there are enough, one a tower or one a
     Horovod rank of a host.
-    `cross_device` is how mirrored averages dense gradients.
+    `cross_device` is how mirrored averages dense gradients. `warm_start` begins with the weights of channel `champion`.
     """
 
     strategy: StrategyName = "single"
@@ -55,6 +55,7 @@ class TrainConfig(Learning):
     max_seconds: float = 0.0
     checkpoint_steps: int = 0
     keep_checkpoints: int = 3
+    warm_start: bool = False
     towers: int = 0
     device: DeviceName = "auto"
     cross_device: CrossDeviceName = "reduction_to_one"

@@ -35,6 +35,10 @@ class Container:
         return self.base / "input" / "data"
 
     @property
+    def champion(self) -> Path:
+        return self.data / "champion"
+
+    @property
     def model(self) -> Path:
         return self.base / "model"
 

@@ -98,15 +98,16 @@ class HorovodRing:
         return {"table": self._placement.whole(), **{name: v.numpy() for name, v in self._optimizer.named(self._step).items()}}
 
     def resume(self, found: tuple[int, Mapping[str, NDArray[Any]]] | None) -> int:
-        """Rank 0 alone sees its checkpoints: its variables, slots and step go to all ranks."""
-        begun = int(hvd.broadcast(tf.constant(found[0] if found else 0), root_rank=0, name="begun"))
+        """Rank 0 alone sees what is taken over: its variables, slots and step go to all ranks."""
+        told = hvd.broadcast(tf.constant([int(found is not None), found[0] if found else 0]), root_rank=0, name="begun").numpy()
+        taken_over, begun = bool(told[0]), int(told[1])
         variables = self._optimizer.named(self._step)
         if found is not None:
             for name, variable in variables.items():
                 variable.assign(found[1][name])
-        # Without a checkpoint too: the seed makes all ranks equal, this makes it true whatever the numpy version of a host.
+        # From a fresh start too: the seed makes all ranks equal, this makes it true whatever the numpy version of a host.
         hvd.broadcast_variables(list(variables.values()), root_rank=0)
-        if begun:
+        if taken_over:
             self._placement.load(found[1]["table"] if found else None)
         else:
             self._placement.begin()

@@ -3,6 +3,7 @@
 import json
 import logging
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import tensorflow as tf
 
 from components.errors import WorkflowError
 from components.manifest import Manifest
+from components.records import Schema
 from components.train.program import checkpoint
 from components.train.program.agreement import check_agreement
 from components.train.program.config import TrainConfig
@@ -20,6 +22,7 @@ from components.train.program.fit import Recorder, fit
 from components.train.program.input import Division, Source, batches, divide, explain_damage, find_source
 from components.train.program.model import Model, make_model
 from components.train.program.resources import Sampler, usable_cpus
+from components.train.program.warm_start import WarmStart, start_warm
 
 log = logging.getLogger(__name__)
 
@@ -59,12 +62,17 @@ def describe_rate(config: TrainConfig) -> str:
     return f"learning rate {rate}, " + (f"warm-up over {config.warmup_steps} steps" if config.warmup_steps else "no warm-up")
 
 
-def resume(strategy: Any, division: Division, folder: Path) -> int:
-    """Take the newest complete checkpoint over on all ranks; the step it was made at, 0 for a fresh start.
+def resume(
+    container: Container, config: TrainConfig, schema: Schema, model: Model, strategy: Any, division: Division
+) -> tuple[int, WarmStart | None]:
+    """Take the newest complete checkpoint over on all ranks, or without one the champion where the settings ask for it.
 
+    Returns:
+        the step that the checkpoint was made at, 0 without one; on rank 0, what was taken from the champion.
     Raises:
-        WorkflowError: only damaged checkpoints, or one of another model or batch.
+        WorkflowError: only damaged checkpoints, or one of another model or batch; a champion of another model.
     """
+    folder, warm = container.checkpoints, None
     found = checkpoint.read_newest(folder) if division.rank == 0 and checkpoint.listed(folder) else None
     if found is not None:
         checkpoint.check_shapes(found[1], {**strategy.shapes(), GLOBAL_BATCH: ()}, folder)
@@ -73,10 +81,14 @@ def resume(strategy: Any, division: Division, folder: Path) -> int:
             raise WorkflowError(
                 f"{folder}: made with a global batch of {made}, this job has {now}; use the same, or empty the folder"
             )
+    elif config.warm_start and division.rank == 0:
+        state, warm = start_warm(container.champion, config, schema, model, strategy.shapes())
+        found = 0, state
     begun: int = strategy.resume(found)
     if division.rank == 0 and begun:
-        log.info("resuming at step %d of %d from %s", begun, division.steps, folder)
-    return begun
+        beaten = ", which comes before the champion" if config.warm_start else ""
+        log.info("resuming at step %d of %d from %s%s", begun, division.steps, folder, beaten)
+    return begun, warm
 
 
 def train(container: Container, config: TrainConfig, started: float, progress: Path) -> None:
@@ -91,7 +103,7 @@ def train(container: Container, config: TrainConfig, started: float, progress: P
     model = make_model(config, source.field_size, source.click_rate)
     strategy = make_strategy(config, source, model)
     division = divide(source, config, strategy.rank, strategy.size)
-    begun = resume(strategy, division, container.checkpoints)
+    begun, warm = resume(container, config, manifest.schema, model, strategy, division)
     check_agreement(strategy.checksums(), begun)
     if division.rank == 0:
         log.info(
@@ -103,6 +115,7 @@ def train(container: Container, config: TrainConfig, started: float, progress: P
     if begun < division.steps:
         measured = run_steps(container, config, source, manifest, strategy, division, begun, started, progress)
         check_agreement(strategy.checksums(), begun + measured["examples"] // (division.batch_size * division.size))
+        measured["warm_start"] = None if warm is None else asdict(warm)
         if config.checkpoint_steps:
             if division.rank == 0:
                 # Before the last checkpoint: one that says the training is complete must have its figures beside it.

@@ -109,6 +109,7 @@ class Job:
         hyperparameters: dict[str, object],
         command: Sequence[str] = LAUNCH,
         network: Network | None = None,
+        champion: Path | None = None,
     ) -> None:
         names = [f"algo-{index + 1}" for index in range(hosts)]
         network = network or Network(addresses=tuple(f"127.0.0.{index + 1}" for index in range(hosts)))
@@ -125,6 +126,8 @@ class Job:
             (base / "input/config/hyperparameters.json").write_text(json.dumps(texts))
             (base / "input/data/train").symlink_to(dataset / "train")
             (base / "input/data/manifest/manifest.json").write_bytes((dataset / "manifest.json").read_bytes())
+            if champion:
+                (base / "input/data/champion").symlink_to(champion)
             own = {"SAGEMAKER_BASE_DIR": str(base), "CTRFLOW_HOST_ADDRESSES": json.dumps(addresses)}
             self._environments.append({**os.environ, **own})
         self.launchers: list[subprocess.Popen[bytes]] = []
@@ -203,11 +206,16 @@ def run_job(tmp_path: Path) -> Iterator[Callable[..., Job]]:
     jobs: list[Job] = []
 
     def run(
-        dataset: Path, hosts: int = 1, command: Sequence[str] = LAUNCH, network: Network | None = None, **hyperparameters: object
+        dataset: Path,
+        hosts: int = 1,
+        command: Sequence[str] = LAUNCH,
+        network: Network | None = None,
+        champion: Path | None = None,
+        **hyperparameters: object,
     ) -> Job:
         root = tmp_path / f"job{len(jobs)}"
         root.mkdir()
-        jobs.append(Job(root, dataset, hosts, hyperparameters, command, network))
+        jobs.append(Job(root, dataset, hosts, hyperparameters, command, network, champion))
         return jobs[-1]
 
     yield run
