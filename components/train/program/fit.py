@@ -5,7 +5,7 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from components.errors import WorkflowError
 from components.train.program.config import TrainConfig
+from components.train.program.divergence import Rows, likely_cause
 from components.train.program.input import Division
 
 log = logging.getLogger(__name__)
@@ -76,11 +77,13 @@ class Recorder:
         self._lock = threading.Lock()
         self.steps: list[Step] = []
 
-    def add(self, step: Step) -> None:
+    def add(self, step: Step, batches: Sequence[Rows] = ()) -> None:
         """Record a step.
 
+        Args:
+            batches: of this step and the one before, where this process sees them.
         Raises:
-            WorkflowError: the loss is NaN or infinite.
+            WorkflowError: the loss is NaN or infinite; the message says what most likely made it so.
         """
         with self._lock:
             self.steps.append(step)
@@ -92,9 +95,7 @@ class Recorder:
             if not quiet:
                 self._logged = step.ended
         if step.loss is not None and not math.isfinite(step.loss):
-            raise WorkflowError(
-                f"step {count}: the loss is {step.loss}; training diverged, lower learning_rate {self._config.learning_rate:g}"
-            )
+            raise WorkflowError(f"step {count}: the loss is {step.loss}; training diverged: {likely_cause(self._config, batches)}")
         if not quiet and self._division.rank == 0:
             loss = "" if step.loss is None else f", loss {step.loss:.5f}"
             done = self._begun + sum(each.rows for each in self.steps) // (self._division.batch_size * self._division.size)
@@ -160,12 +161,14 @@ def fit(
     """
     iterator = iter(batches)
     cached = next(iterator) if config.probe == "compute" else None
+    seen: tuple[Rows, ...] = ()
     for number in range(begun + 1, steps + 1):
         start = time.monotonic()
         batch = cached if cached is not None else next(iterator)
         read, before = time.monotonic(), strategy.communication_s
         loss = None if config.probe == "input" else strategy.train(batch)
         end = time.monotonic()
+        seen = (*seen[-1:], batch)
         recorder.add(
             Step(
                 worker=strategy.rank,
@@ -175,7 +178,8 @@ def fit(
                 communication_s=strategy.communication_s - before,
                 ended=end,
                 loss=loss,
-            )
+            ),
+            seen,
         )
         if config.checkpoint_steps and number % config.checkpoint_steps == 0 and number < steps:
             save(number)

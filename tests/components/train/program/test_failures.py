@@ -119,7 +119,7 @@ def test_processes_die_with_a_killed_launcher(run_job: Callable[..., Any], datas
             {"batch_size": 9000},
             "batch_size 9000 on 1 workers takes 9000 rows a step, the train split has 5900; lower batch_size",
         ),
-        ({"learning_rate": 1e30, "optimizer": "sgd"}, "the loss is nan; training diverged, lower learning_rate 1e+30"),
+        ({"learning_rate": 1e30, "optimizer": "sgd"}, "the loss is nan; training diverged: lower learning_rate 1e+30"),
     ],
 )
 def test_settings_that_cannot_train_are_refused_by_name(
