@@ -30,9 +30,10 @@ ui: ## show runs and reports in the browser
 images: ## build the container images
 	$(call LATER,the images come with a later issue; nothing was built)
 
-bench: .venv/.base ## measure the training step and Horovod's scaling, all sides of each in one run
+bench: .venv/.base ## measure the training step, Horovod's scaling and parameter servers, all sides of each in one run
 	@$(BIN)/python tests/benchmarks/train_step.py
 	@$(BIN)/python tests/benchmarks/horovod_scaling.py
+	@$(BIN)/python tests/benchmarks/parameter_servers.py
 
 clean: ## remove the environment and everything that a run or a tool left in the checkout
 	rm -rf .venv components/train/program/kernels-*.so runs models retrain.yaml build *.egg-info .mypy_cache .ruff_cache .pytest_cache
