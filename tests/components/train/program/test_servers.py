@@ -6,7 +6,8 @@ import pytest
 
 from components.errors import InvalidConfig
 from components.train.program.config import TrainConfig
-from components.train.program.servers import check_balance, cuts
+from components.train.program.flat_weights import cuts
+from components.train.program.servers import check_balance
 
 
 @pytest.mark.parametrize(
