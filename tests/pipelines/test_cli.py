@@ -3,6 +3,7 @@
 import json
 import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -80,6 +81,15 @@ def test_bad_input_is_one_line_and_leaves_nothing(ctrflow: Run, tmp_path: Path, 
     assert says in line
     assert "Traceback" not in done.stderr
     assert {path.name for path in tmp_path.iterdir()} <= {"empty.tsv", "bad.tsv", "bad.libsvm", "runs"}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_while_modules_are_imported_ends_in_silence(tmp_path: Path, number: signal.Signals) -> None:
+    """The signal comes from a module that stands in the place of one that the command line imports."""
+    (tmp_path / "click.py").write_text(f"import os\nos.kill(os.getpid(), {number.value})\n")
+    program = f"import sys; from pipelines.command import main; sys.path.insert(0, {str(tmp_path)!r}); main()"
+    done = subprocess.run((sys.executable, "-c", program), capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (128 + number, "", "")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
