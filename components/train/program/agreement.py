@@ -16,7 +16,7 @@ CHUNK_ROWS = 65_536
 def state_checksum(variables: Iterable[Any]) -> str:
     """Of variables in this order, equal only when every bit is.
 
-    TensorFlow's FarmHash of every row, then SHA-256 of those: several GB/s, where SHA-256 of everything reaches one
+    TensorFlow's FarmHash of every row, then SHA-256 of those: more than twice as fast as SHA-256 of everything
     (tests/benchmarks/README.md). It guards against what goes wrong, not against people who want to deceive.
     """
     digest = hashlib.sha256()
