@@ -65,6 +65,22 @@ def test_a_killed_training_resumes_on_all_ranks(
             np.testing.assert_allclose(found[name], expected[name], rtol=1e-3, atol=1e-5)
 
 
+def test_asynchronous_workers_resume_together_after_one_was_killed(run_job: Callable[..., Any], dataset: Path) -> None:
+    job = run_job(dataset, 2, **{**SETTINGS, "strategy": "parameter_server", "batch_size": 32})
+    wait_for_checkpoint(job, 40)
+    job.processes()["worker 1"].kill()
+    assert job.wait(30.0) == [1, 1], job.log()
+    assert job.reason() == "worker 1 was killed by signal 9 (SIGKILL)"
+    job.start()
+    assert job.wait() == [0, 0], job.log()
+    training = job.training()
+    begun = training["resumed_at"]
+    assert begun >= 40
+    assert begun % 20 == 0
+    assert training["ranks"] == [{"rank": worker, "steps": STEPS - begun} for worker in (0, 1)]
+    assert training["examples"] == (STEPS - begun) * 64
+
+
 @pytest.mark.parametrize(("before", "after"), [("sharded", "replicated_sparse"), ("replicated_dense", "sharded")])
 def test_a_checkpoint_of_one_placement_is_resumed_in_another(
     run_job: Callable[..., Any], dataset: Path, before: str, after: str
