@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from components.errors import InvalidConfig, TrainingJobFailed
-from components.train.step import TrainStepConfig, _fetch_model
+from components.train.step import TrainStepConfig, _fetch_model, champion_to_start_from
 from components.training_jobs import FinishedJob
 
 GRAPH = b"not a real graph, only bytes with a digest"
@@ -82,3 +82,10 @@ def test_a_job_without_a_model_has_failed(tmp_path: Path) -> None:
 def test_impossible_lengths_are_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(InvalidConfig, match=next(iter(wrong))):
         TrainStepConfig(**wrong)
+
+
+def test_without_a_champion_yet_there_is_no_warm_start_and_the_log_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert champion_to_start_from(tmp_path, "deepfm") is None
+    assert "no champion of deepfm" in caplog.text
