@@ -1,14 +1,25 @@
-"""In which precision the matrix products of deep and cross layers run.
+"""In which precision the matrix products of deep and cross layers run: setting `mixed_precision`.
 
-Weights, sums and optimizer stay float32 whatever it is; a served model is float32 throughout.
+Weights, sums and optimizer stay float32 whatever it is; a served model is float32 throughout. bfloat16 has the range of float32, so
+that losses need no scaling; a product adds up in float32 and its result is rounded once.
+
+Source: Kalamkar et al. 2019, "A Study of BFLOAT16 for Deep Learning Training".
 """
 
+from collections.abc import Set
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import tensorflow as tf
 
-PrecisionName = Literal["float32", "bfloat16", "float16"]
+from components.train.program.config import TrainConfig
+
+PrecisionName = Literal["float32", "bfloat16"]
+
+CPU_INFO = Path("/proc/cpuinfo")
+# What Linux calls instructions that multiply bfloat16 and add up in float32.
+BFLOAT16_FLAGS = ("amx_bf16", "avx512_bf16")
 
 
 @dataclass(frozen=True)
@@ -26,3 +37,29 @@ class Precision:
 
 
 FULL = Precision("float32", "mixed_precision is off")
+
+
+def cpu_flags(path: Path = CPU_INFO) -> frozenset[str]:
+    """What the CPU can do, in Linux's words; empty where that cannot be read or is said otherwise."""
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return frozenset()
+    flags = next((line.partition(":")[2] for line in lines if line.partition(":")[0].strip() == "flags"), "")
+    return frozenset(flags.split())
+
+
+def choose_precision(config: TrainConfig, gpus: int, flags: Set[str]) -> Precision:
+    """The precision of a training, from what this host has.
+
+    Args:
+        gpus: how many GPUs there are. flags: of the CPU.
+    """
+    if not config.mixed_precision:
+        return FULL
+    if gpus and config.device != "cpu":
+        return Precision("float32", "mixed_precision is for CPUs so far: on GPUs the loss would have to be scaled")
+    for flag in BFLOAT16_FLAGS:
+        if flag in flags:
+            return Precision("bfloat16", f"mixed_precision on a CPU that has {flag}")
+    return Precision("float32", f"mixed_precision is of no use here: the CPU has none of {', '.join(BFLOAT16_FLAGS)}")

@@ -21,6 +21,7 @@ from components.train.program.export import MODEL_CARD, write_model
 from components.train.program.fit import Recorder, fit
 from components.train.program.input import Division, Source, batches, divide, explain_damage, find_source
 from components.train.program.model import Model, make_model
+from components.train.program.precision import choose_precision, cpu_flags
 from components.train.program.resources import Sampler, usable_cpus
 from components.train.program.warm_start import WarmStart, start_warm
 
@@ -100,7 +101,8 @@ def train(container: Container, config: TrainConfig, started: float, progress: P
         WorkflowError: settings, data or checkpoints that cannot be trained with, or a training that diverged.
     """
     source, manifest = find_source(container.data, config)
-    model = make_model(config, source.field_size, source.click_rate)
+    precision = choose_precision(config, len(tf.config.list_physical_devices("GPU")), cpu_flags())
+    model = make_model(config, source.field_size, source.click_rate, precision)
     strategy = make_strategy(config, source, model)
     division = divide(source, config, strategy.rank, strategy.size)
     begun, warm = resume(container, config, manifest.schema, model, strategy, division)
@@ -111,10 +113,13 @@ def train(container: Container, config: TrainConfig, started: float, progress: P
             config.strategy, division.size, division.steps, division.batch_size, division.left_out, source.examples,
         )  # fmt: skip
         log.info("%s", describe_rate(config))
+        if config.mixed_precision:
+            log.info("products of deep layers in %s: %s", precision.name, precision.reason)
     finished = container.checkpoints / TRAINING
     if begun < division.steps:
         measured = run_steps(container, config, source, manifest, strategy, division, begun, started, progress)
         check_agreement(strategy.checksums(), begun + measured["examples"] // (division.batch_size * division.size))
+        measured |= {"precision": precision.name, "precision_reason": precision.reason}
         measured["warm_start"] = None if warm is None else asdict(warm)
         if config.checkpoint_steps:
             if division.rank == 0:
