@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 
 from components.records import Schema, read_shard
 from components.train.program.config import PlacementName, TrainConfig
 from components.train.program.exchange import Exchange
 from components.train.program.input import Source
+from components.train.program.resources import usable_memory
 from components.train.program.table import Placement, Table
 
 log = logging.getLogger(__name__)
@@ -67,7 +67,11 @@ def choose(table: Table, load: Load) -> tuple[PlacementName, str]:
 
 
 def distinct_ids(source: Source, batch_size: int) -> int:
-    """Distinct ids in the first rows of the training data, as many as a rank's batch has."""
+    """Distinct ids in the first rows of this rank's files, as many as its batch has; the most that there can be in Pipe mode, where
+    nothing can be read ahead.
+    """
+    if not source.files:
+        return min(batch_size * source.field_size, source.feature_size)
     schema = Schema(field_size=source.field_size, feature_size=source.feature_size)
     seen: list[Any] = []
     rows = 0
@@ -103,6 +107,6 @@ def place_for(config: TrainConfig, source: Source, table: Table, ranks: int, loc
     """The placement that was asked for, or the cheapest; and why, for the log. What rank 0 finds counts for all."""
     if config.embedding_placement != "auto":
         return config.embedding_placement, "as set"
-    memory = psutil.virtual_memory().total
+    memory = usable_memory().bytes
     ids = distinct_ids(source, config.batch_size)
     return choose(table, Load(ranks=ranks, local_ranks=local_ranks, distinct_ids=ids, memory_bytes=memory))

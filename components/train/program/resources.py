@@ -1,4 +1,4 @@
-"""What this container really has: CPUs by quota and affinity, and a sampler of what the processes use."""
+"""What this container really has: CPUs by quota and affinity, memory by limit, and a sampler of what the processes use."""
 
 import os
 import threading
@@ -47,6 +47,40 @@ def usable_cpus(cgroup: Path = CGROUP, host: int | None = None, affinity: int | 
     count, reason = min(limits)
     note = f"; {source}" if quota is None and "unreadable" in source else ""
     return UsableCpus(count, reason + note)
+
+
+@dataclass(frozen=True)
+class UsableMemory:
+    """Bytes and the reason for them."""
+
+    bytes: int
+    source: str
+
+
+def _memory_limit(cgroup: Path) -> tuple[int | None, str]:
+    """Bytes that the cgroup allows, None without a limit, and where that was read. Source: kernel, cgroup-v2.rst and
+    cgroup-v1/memory.rst.
+    """
+    v2, v1 = cgroup / "memory.max", cgroup / "memory" / "memory.limit_in_bytes"
+    try:
+        if v2.is_file():
+            text = v2.read_text().strip()
+            return (None if text == "max" else int(text)), "cgroup v2"
+        if v1.is_file():
+            # Without a limit version 1 says the largest whole number of pages, far more than any host has.
+            return int(v1.read_text()), "cgroup v1"
+    except (OSError, ValueError) as error:
+        return None, f"an unreadable cgroup memory limit ({type(error).__name__}), taken as none"
+    return None, "no cgroup memory limit"
+
+
+def usable_memory(cgroup: Path = CGROUP, host: int | None = None) -> UsableMemory:
+    """Bytes that this container may hold: the smaller of its limit and the host's memory."""
+    host = host or psutil.virtual_memory().total
+    limit, source = _memory_limit(cgroup)
+    if limit is not None and 0 < limit < host:
+        return UsableMemory(limit, f"{source} limit")
+    return UsableMemory(host, f"host; {source}" if "unreadable" in source else "host")
 
 
 class Sampler:
