@@ -20,6 +20,9 @@ CrossDeviceName = Literal["reduction_to_one", "hierarchical_copy", "nccl"]
 ONE_PROCESS: tuple[StrategyName, ...] = ("single", "tower", "mirrored")
 TOWERS: tuple[StrategyName, ...] = ("tower", "mirrored")
 
+# Source: CreateTrainingJob, HyperParameters; what is longer never arrives, so whoever wrote it meant to send it another way.
+MAX_HYPERPARAMETERS, MAX_KEY_CHARACTERS, MAX_VALUE_CHARACTERS = 100, 256, 2500
+
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig(Learning):
@@ -154,12 +157,27 @@ _PARSERS: dict[Any, tuple[Callable[[str], Any], str]] = {
 }
 
 
+def _check_limits(texts: Mapping[str, str]) -> None:
+    """What SageMaker itself refuses; elsewhere it would come as a riddle."""
+    if len(texts) > MAX_HYPERPARAMETERS:
+        raise InvalidConfig(f"{len(texts)} hyperparameters: SageMaker takes at most {MAX_HYPERPARAMETERS}")
+    for key, text in texts.items():
+        if len(key) > MAX_KEY_CHARACTERS:
+            raise InvalidConfig(f"hyperparameter {key[:40]}...: a name of {len(key)} characters, at most {MAX_KEY_CHARACTERS}")
+        if len(str(text)) > MAX_VALUE_CHARACTERS:
+            raise InvalidConfig(
+                f"hyperparameter {key}: {len(str(text))} characters, at most {MAX_VALUE_CHARACTERS}; "
+                "put lists of files in a channel"
+            )
+
+
 def parse_hyperparameters(texts: Mapping[str, str]) -> TrainConfig:
     """Typed settings.
 
     Raises:
         InvalidConfig: an unknown key (with the nearest known one), a malformed or impossible value.
     """
+    _check_limits(texts)
     types = {field.name: field.type for field in fields(TrainConfig)}
     settings: dict[str, Any] = {}
     for key, text in texts.items():
