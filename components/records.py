@@ -1,10 +1,11 @@
 """The training example, and the shard files that hold it.
 
 A row is a label (float32, 0 or 1), `field_size` ids (0 <= id < feature_size) and as many float32 values.
-Shards are ordinary TFRecord files in one of two encodings:
+A shard has one of three encodings, of which the first two are ordinary TFRecord files:
 
     examples   one tf.train.Example a record: `label` float, `ids` int64, `values` float; the interchange format
     blocks     one record = up to BLOCK_ROWS rows as raw little-endian columns behind a 16-byte header; nothing to parse
+    libsvm     text, a row a line: `label id:value id:value ...`; for other tools, slow to read, and without checksums
 
 Array suffixes: B rows, F fields.
 """
@@ -14,7 +15,7 @@ import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import BinaryIO, Literal
 
 import google_crc32c
 import numpy as np
@@ -22,8 +23,9 @@ from numpy.typing import NDArray
 
 from components.errors import InvalidConfig, InvalidRecords
 
-Encoding = Literal["blocks", "examples"]
-ENCODINGS: tuple[Encoding, ...] = ("blocks", "examples")
+Encoding = Literal["blocks", "examples", "libsvm"]
+ENCODINGS: tuple[Encoding, ...] = ("blocks", "examples", "libsvm")
+SUFFIXES: dict[Encoding, str] = {"blocks": ".tfrecord", "examples": ".tfrecord", "libsvm": ".libsvm"}
 
 BLOCK_ROWS = 4096
 BLOCK_MAGIC = int.from_bytes(b"CTRB", "little")
@@ -137,28 +139,33 @@ def read_tfrecords(path: Path) -> Iterator[bytes]:
         InvalidRecords: naming file and 0-based record, where TensorFlow names only an offset.
     """
     with path.open("rb") as file:
-        record = 0
-        while header := file.read(12):
-            where = f"{path}, record {record}"
-            length_ok = len(header) == 12 and masked_crc(header[:8]) == _CRC.unpack(header[8:])[0]
-            if not length_ok and record == 0:
-                kind = "gzip-compressed, decompress it first" if header[:2] == b"\x1f\x8b" else "not a TFRecord file"
-                raise InvalidRecords(f"{where}: {kind} (starts with {header[:12]!r})")
-            if len(header) < 12:
-                raise InvalidRecords(f"{where}: the file ends inside the record's header; {record} whole records before it")
-            if not length_ok:
-                raise InvalidRecords(f"{where}: damaged length (checksum differs); {record} whole records before it")
-            (length,) = _LENGTH.unpack(header[:8])
-            if length > _MAX_RECORD_BYTES:
-                raise InvalidRecords(f"{where}: length {length} bytes, at most {_MAX_RECORD_BYTES} are read")
-            body = file.read(length + 4)
-            if len(body) < length + 4:
-                raise InvalidRecords(f"{where}: the file ends inside the record; {record} whole records before it")
-            payload = body[:length]
-            if masked_crc(payload) != _CRC.unpack(body[length:])[0]:
-                raise InvalidRecords(f"{where}: damaged payload (checksum differs)")
-            yield payload
-            record += 1
+        yield from read_framed(file, str(path))
+
+
+def read_framed(file: BinaryIO, name: str) -> Iterator[bytes]:
+    """Payloads of TFRecord framing from its first byte to its last, every checksum verified; `name` is for messages."""
+    record = 0
+    while header := file.read(12):
+        where = f"{name}, record {record}"
+        length_ok = len(header) == 12 and masked_crc(header[:8]) == _CRC.unpack(header[8:])[0]
+        if not length_ok and record == 0:
+            kind = "gzip-compressed, decompress it first" if header[:2] == b"\x1f\x8b" else "not a TFRecord file"
+            raise InvalidRecords(f"{where}: {kind} (starts with {header[:12]!r})")
+        if len(header) < 12:
+            raise InvalidRecords(f"{where}: the file ends inside the record's header; {record} whole records before it")
+        if not length_ok:
+            raise InvalidRecords(f"{where}: damaged length (checksum differs); {record} whole records before it")
+        (length,) = _LENGTH.unpack(header[:8])
+        if length > _MAX_RECORD_BYTES:
+            raise InvalidRecords(f"{where}: length {length} bytes, at most {_MAX_RECORD_BYTES} are read")
+        body = file.read(length + 4)
+        if len(body) < length + 4:
+            raise InvalidRecords(f"{where}: the file ends inside the record; {record} whole records before it")
+        payload = body[:length]
+        if masked_crc(payload) != _CRC.unpack(body[length:])[0]:
+            raise InvalidRecords(f"{where}: damaged payload (checksum differs)")
+        yield payload
+        record += 1
 
 
 def encode_block(batch: Batch) -> bytes:
@@ -194,27 +201,44 @@ def decode_block(payload: bytes, place: str) -> Batch:
     return Batch(labels=labels, ids=ids.reshape(rows, fields).astype(np.int64), values=values.reshape(rows, fields))
 
 
-def payloads(batch: Batch, encoding: Encoding) -> Iterator[bytes]:
-    """The records of a batch: blocks of BLOCK_ROWS rows, or one example a row."""
+def check_example(payload: bytes, schema: Schema, place: str) -> None:
+    """Refuse a record that is no row of this schema, as `read_shard` does.
+
+    Raises:
+        InvalidRecords: what is wrong with it, at `place`.
+    """
+    from components.examples import decode_example
+
+    label, ids, values = decode_example(payload, schema.field_size, place)
+    batch = Batch(labels=np.array([label], np.float32), ids=np.array([ids], np.int64), values=np.array([values], np.float32))
+    check_batch(batch, schema, place)
+
+
+def pieces(batch: Batch, encoding: Encoding) -> Iterator[bytes]:
+    """The bytes of a shard, piece by piece: framed blocks of BLOCK_ROWS rows, a framed example a row, or lines."""
     if encoding == "blocks":
         for start in range(0, len(batch), BLOCK_ROWS):
-            yield encode_block(batch.rows(slice(start, start + BLOCK_ROWS)))
+            yield frame(encode_block(batch.rows(slice(start, start + BLOCK_ROWS))))
+    elif encoding == "libsvm":
+        from components.libsvm import encode_lines
+
+        for start in range(0, len(batch), BLOCK_ROWS):
+            yield encode_lines(batch.rows(slice(start, start + BLOCK_ROWS)))
     else:
         from components.examples import encode_example
 
         for row in range(len(batch)):
-            yield encode_example(float(batch.labels[row]), batch.ids[row], batch.values[row])
+            yield frame(encode_example(float(batch.labels[row]), batch.ids[row], batch.values[row]))
 
 
 def write_shard(path: Path, batch: Batch, encoding: Encoding) -> Shard:
     """Write rows to one file. The returned path is `<split>/<file>`, relative to the dataset."""
     digest, size = hashlib.sha256(), 0
     with path.open("wb") as file:
-        for payload in payloads(batch, encoding):
-            framed = frame(payload)
-            file.write(framed)
-            digest.update(framed)
-            size += len(framed)
+        for piece in pieces(batch, encoding):
+            file.write(piece)
+            digest.update(piece)
+            size += len(piece)
     return Shard(
         path=f"{path.parent.name}/{path.name}",
         examples=len(batch),
@@ -232,6 +256,10 @@ def read_shard(path: Path, schema: Schema, encoding: Encoding) -> Iterator[Batch
             batch = decode_block(payload, place)
             check_batch(batch, schema, place)
             yield batch
+    elif encoding == "libsvm":
+        from components.libsvm import read_lines
+
+        yield from read_lines(path, schema)
     else:
         from components.examples import read_examples
 

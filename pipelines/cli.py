@@ -20,6 +20,7 @@ import click
 from components.errors import InvalidConfig, WorkflowError
 from components.learning import MODELS, OPTIMIZERS, Learning
 from components.plan import STRATEGIES
+from components.records import ENCODINGS
 from pipelines.signals import Stopped, raising_signals
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -195,7 +196,7 @@ def sample(out: Path, rows: int, seed: int) -> None:
 @click.argument("out", type=FOLDER)
 @format_options
 @click.option("--seed", type=int, default=0, help="of the shuffle and the split")
-@click.option("--encoding", type=click.Choice(["blocks", "examples"]), default="blocks")
+@click.option("--encoding", type=click.Choice(ENCODINGS), default="blocks")
 @click.option("--shards", type=int, default=4, help="files of the train split")
 def preprocess(
     inputs: tuple[str, ...],

@@ -21,7 +21,7 @@ from components.preprocess.criteo import DEFAULT_FEATURE_SIZE, FIELD_SIZE, Crite
 from components.preprocess.libsvm import LARGEST_TABLE, peek_pairs, read_libsvm, repeated_ids
 from components.preprocess.lines import file_digest, input_files
 from components.preprocess.report import dataset_report
-from components.records import ENCODINGS, Batch, Encoding, Schema, concatenate, write_shard
+from components.records import ENCODINGS, SUFFIXES, Batch, Encoding, Schema, concatenate, write_shard
 from components.reports import write_report
 from components.storage import check_replaceable, publish_folder
 
@@ -187,7 +187,9 @@ def write_split(folder: Path, name: SplitName, rows: Batch, shards: int, encodin
     count = min(shards, len(rows))
     edges = [len(rows) * index // count for index in range(count + 1)]
     written = tuple(
-        write_shard(folder / name / f"part-{index:05d}.tfrecord", rows.rows(slice(edges[index], edges[index + 1])), encoding)
+        write_shard(
+            folder / name / f"part-{index:05d}{SUFFIXES[encoding]}", rows.rows(slice(edges[index], edges[index + 1])), encoding
+        )
         for index in range(count)
     )
     return Split(examples=len(rows), positives=int(rows.labels.sum()), shards=written)

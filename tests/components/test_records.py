@@ -1,5 +1,7 @@
 """Shards: what goes in comes out, and every damage is named by file and record."""
 
+import hashlib
+import re
 from pathlib import Path
 
 import numpy as np
@@ -57,7 +59,35 @@ def test_tensorflow_reads_our_examples_and_we_read_tensorflows(tmp_path: Path) -
     assert (back.labels.tolist(), back.ids.tolist(), back.values.tolist()) == ([1.0], [[4, 0, 39]], [[0.5, 1.0, -2.0]])
 
 
-@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_lines_of_libsvm_are_what_other_tools_read(tmp_path: Path) -> None:
+    """Every digit that it takes to read the same float32 again, and no more."""
+    values = np.array([[0.1, -2.5e-7, 33.0], [1 / 3, 0.0, 1e20]], np.float32)
+    batch = Batch(labels=np.array([1.0, 0.0], np.float32), ids=np.array([[4, 0, 39], [7, 7, 1]]), values=values)
+    shard = write_shard(tmp_path / "part.libsvm", batch, "libsvm")
+    text = (tmp_path / "part.libsvm").read_bytes()
+    assert text == b"1 4:0.1 0:-2.5e-07 39:33.0\n0 7:0.33333334 7:0.0 1:1e+20\n"
+    assert shard.sha256 == hashlib.sha256(text).hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (b"1 4:1 0:1 9:1\n0 4:1 0:1\n", "line 2: 2 fields, the schema says 3"),
+        (b"1 4:1 0:1 9:1\n0 4:1 0:1 9\n", "line 2: not label id:value"),
+        (b"1 4:1 0:1 9:1\n0 4:1 0:1 9:x\n", "line 2: not label id:value"),
+        (b"1 4:1 0:1 9:1\n0 4:1 0:1 9:1", "line 2: the file ends inside the line"),
+        (b"1 4:1 0:1 9:1\n2 4:1 0:1 9:1\n", "line 2, row 0: label 2 is neither 0 nor 1"),
+        (b"1 4:1 0:1 40:1\n", "line 1, row 0: id 40 is outside 0..39"),
+        (b"1 4:1 0:nan 4:1\n", "line 1, row 0: value nan of id 0 is not finite"),
+    ],
+)
+def test_a_wrong_line_is_named(tmp_path: Path, text: bytes, reason: str) -> None:
+    (tmp_path / "part.libsvm").write_bytes(text)
+    with pytest.raises(InvalidRecords, match=re.escape(f"part.libsvm, {reason}")):
+        read_all(tmp_path / "part.libsvm", "libsvm")
+
+
+@pytest.mark.parametrize("encoding", ["blocks", "examples"])
 def test_any_flipped_byte_is_noticed(tmp_path: Path, encoding: Encoding) -> None:
     path = tmp_path / "part.tfrecord"
     write_shard(path, rows(2), encoding)
@@ -99,7 +129,7 @@ def test_a_cut_file_names_the_record_that_is_cut(tmp_path: Path) -> None:
         (0.5, [0, 2, 1], 1.0, "label 0.5 is neither 0 nor 1"),
     ],
 )
-@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("encoding", ["blocks", "examples"])
 def test_rows_that_no_model_can_train_on_are_refused(
     tmp_path: Path, encoding: Encoding, label: float, ids: list[int], value: float, reason: str
 ) -> None:

@@ -16,7 +16,7 @@ from components.errors import InvalidConfig, InvalidRecords
 from components.examples import encode_example
 from components.manifest import MANIFEST, Manifest, read_manifest, read_split
 from components.preprocess.step import PreprocessConfig, preprocess, row_hashes, split_rows
-from components.records import Batch, Encoding, concatenate, frame, write_shard
+from components.records import ENCODINGS, Batch, Encoding, concatenate, frame, write_shard
 
 Example = Callable[..., bytes]
 
@@ -55,7 +55,7 @@ def as_set(batch: Batch) -> list[tuple[Any, ...]]:
     return sorted((a, *b, *c) for a, b, c in zip(batch.labels.tolist(), batch.ids.tolist(), batch.values.tolist(), strict=True))
 
 
-@pytest.mark.parametrize("encoding", ["blocks", "examples"])
+@pytest.mark.parametrize("encoding", ENCODINGS)
 def test_every_row_is_in_one_split_unchanged(tmp_path: Path, encoding: Encoding) -> None:
     manifest = run(tmp_path, libsvm(tmp_path), encoding=encoding, validation_fraction=0.25)
     train, validation = rows_of(tmp_path / "dataset", "train"), rows_of(tmp_path / "dataset", "validation")
