@@ -58,6 +58,8 @@ class Job:
             (base / "input/config/resourceconfig.json").write_text(json.dumps(resources))
             texts = {key: str(value) for key, value in settings.items()}
             (base / "input/config/hyperparameters.json").write_text(json.dumps(texts))
+            channel = {"TrainingInputMode": "File", "S3DistributionType": "FullyReplicated", "RecordWrapperType": "None"}
+            (base / "input/config/inputdataconfig.json").write_text(json.dumps({"train": channel, "manifest": channel}))
             (base / "input/data/train").symlink_to(dataset / "train")
             (base / "input/data/manifest/manifest.json").write_bytes((dataset / "manifest.json").read_bytes())
             own = {"SAGEMAKER_BASE_DIR": str(base), "CTRFLOW_PORT_BASE": str(port_base)}

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from components.errors import WorkflowError
 from components.train.program.config import TrainConfig
-from components.train.program.container import PEER_LOST, read_config, read_container
+from components.train.program.container import PEER_LOST, PIPE_DEADLINE_S, positive_number, read_config, read_container
 from components.train.program.resources import usable_cpus
 
 log = logging.getLogger("ctrflow")
@@ -70,11 +70,12 @@ def main() -> int:
         if kind in ("worker", "ps"):
             from components.train.program.parameter_server import serve
 
-            serve(kind, int(index))
+            serve(kind, int(index), container, config)
         else:
             from components.train.program.training import train
 
-            train(container, config, started, Path(os.environ["CTRFLOW_PROGRESS_FILE"]))
+            deadline_s = positive_number(os.environ, "CTRFLOW_PIPE_DEADLINE_S", PIPE_DEADLINE_S)
+            train(container, config, int(index), started, Path(os.environ["CTRFLOW_PROGRESS_FILE"]), deadline_s)
     except Exception as error:
         reason, code = describe(error, role)
         if not isinstance(error, WorkflowError):

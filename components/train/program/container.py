@@ -15,6 +15,8 @@ from components.train.program.config import TrainConfig, parse_hyperparameters
 
 # A process of ours that lost a peer ends with this code: whoever took the peer away knows the cause better.
 PEER_LOST = 75
+# How long a FIFO of Pipe mode may be missing or silent; less than a step may take (launch.py), so that the cause is named.
+PIPE_DEADLINE_S = 200.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,11 +57,28 @@ class Container:
         return self.base / "output" / "failure"
 
 
-def _read(path: Path) -> Any:
+def read_json_file(path: Path) -> Any:
+    """One of the files of input/config."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise InvalidConfig(f"{path}: {error}; it must be the JSON file that SageMaker writes") from error
+
+
+def positive_number(environment: Mapping[str, str], name: str, default: float) -> float:
+    """A number above 0 from the environment.
+
+    Raises:
+        InvalidConfig: it is not.
+    """
+    text = environment.get(name, str(default))
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < float("inf"):
+        raise InvalidConfig(f"{name} {text!r}: a number above 0 is expected")
+    return number
 
 
 def read_container(environment: Mapping[str, str] = os.environ) -> Container:
@@ -70,7 +89,7 @@ def read_container(environment: Mapping[str, str] = os.environ) -> Container:
     """
     base = Path(environment.get("SAGEMAKER_BASE_DIR", "/opt/ml")).absolute()
     path = base / "input" / "config" / "resourceconfig.json"
-    resources = _read(path)
+    resources = read_json_file(path)
     hosts, current = tuple(resources["hosts"]), resources["current_host"]
     if current not in hosts:
         raise InvalidConfig(f"{path}: current_host {current!r} is none of {', '.join(hosts)}")
@@ -81,4 +100,4 @@ def read_container(environment: Mapping[str, str] = os.environ) -> Container:
 
 def read_config(container: Container) -> TrainConfig:
     """The hyperparameters of the job, typed."""
-    return parse_hyperparameters(_read(container.base / "input" / "config" / "hyperparameters.json"))
+    return parse_hyperparameters(read_json_file(container.base / "input" / "config" / "hyperparameters.json"))

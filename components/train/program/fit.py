@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 from components.errors import WorkflowError
 from components.train.program.config import TrainConfig
 from components.train.program.divergence import Rows, likely_cause
-from components.train.program.input import Division
+from components.train.program.division import Division, Share
+from components.train.program.layout import Layout
+from components.train.program.read_ahead import ReadAhead
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +38,7 @@ class Strategy(Protocol):
     size: int
     communication_s: float
 
+    def shares(self, layout: Layout) -> list[Share]: ...
     def train(self, batch: tuple[Any, Any, Any]) -> float: ...
     def stop_together(self, wish: bool) -> bool: ...
     def shapes(self) -> dict[str, tuple[int, ...]]: ...
@@ -159,7 +162,7 @@ def fit(
     `probe` input only reads; compute repeats the first batch; both is training as it is. `save` is called where a checkpoint is
     due.
     """
-    iterator = iter(batches)
+    iterator = ReadAhead(batches)
     cached = next(iterator) if config.probe == "compute" else None
     seen: tuple[Rows, ...] = ()
     for number in range(begun + 1, steps + 1):

@@ -17,10 +17,12 @@ from components.train.program.agreement import state_checksum
 from components.train.program.clock import time_after
 from components.train.program.config import TrainConfig
 from components.train.program.devices import rank_device
+from components.train.program.division import Share
 from components.train.program.embedding import apply_to_rows, initial_table, stored_width
 from components.train.program.exchange import exchange
 from components.train.program.input import Source
 from components.train.program.kernels import group_by_id
+from components.train.program.layout import Layout
 from components.train.program.model import Model
 from components.train.program.optimizers import DenseOptimizer
 from components.train.program.placement import place, place_for
@@ -84,6 +86,11 @@ class HorovodRing:
         value, waited = self._traced(*batch).numpy()
         self.communication_s += float(waited)
         return float(value)
+
+    def shares(self, layout: Layout) -> list[Share]:
+        """What every rank reads, by rank; each knows only what its own host has."""
+        found: list[Share] = hvd.allgather_object(layout.own())
+        return found
 
     def stop_together(self, wish: bool) -> bool:
         """Rank 0 decides for all, so that no rank waits for one that left."""

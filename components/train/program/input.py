@@ -1,30 +1,46 @@
 """The batches of a training, from the shards of a dataset.
 
-Order: read -> shuffle -> batch -> map (whole batches, never rows) -> repeat (by epoch) -> prefetch. The order of rows depends on
-seed and epoch only, so that every strategy sees the same global batches: worker w of n takes rows [w*B, (w+1)*B) of each global
-batch of n*B rows. The rows that do not fill a last global batch of an epoch are left out and counted.
+Order: read -> cache -> shuffle -> batch -> map (whole blocks and batches, never rows) -> repeat (by epoch) -> prefetch. A block is
+up to BLOCK_ROWS rows that follow each other in the data. In each epoch blocks are shuffled among SHUFFLE_BLOCKS, then rows in their
+block, by seed and epoch only: readers of the same rows agree on what their global batches are (division.py), cached or not.
+
+Every reader decodes all rows that it shares with others, and takes its own from them. What that costs is measured in
+tests/benchmarks/README.md: from `blocks` little, from the others more than training itself as soon as a few readers share a host.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from components.errors import InvalidConfig, InvalidRecords
-from components.manifest import Manifest, read_manifest, read_split
-from components.records import BLOCK_HEADER, BLOCK_MAGIC, BLOCK_ROWS, BLOCK_VERSION, Encoding
+from components.manifest import Manifest, read_manifest
+from components.records import BLOCK_ROWS, Encoding, Schema, read_shard
+from components.train.program.channels import Channels
 from components.train.program.config import TrainConfig
+from components.train.program.container import Container
+from components.train.program.decoding import DECODERS, check_columns
+from components.train.program.division import Division
+from components.train.program.export import file_digest
+from components.train.program.layout import Layout, find_layout
+from components.train.program.resources import UsableMemory
 
-# Rows that are shuffled among each other when a file holds one row a record; blocks are shuffled whole and inside.
-SHUFFLE_ROWS = 4 * BLOCK_ROWS
-HEADER_WORDS = BLOCK_HEADER.size // 4
+# Blocks that are shuffled among each other, fewer where rows are wide. The order of rows must not depend on a host's memory.
+SHUFFLE_BLOCKS, SHUFFLE_BYTES = 16, 64 << 20
+# Of a host's memory, what decoded blocks on their way may take, and decoded rows that are kept for the next epoch. The embedding
+# table may take 0.4 (placement.py).
+SHUFFLE_SHARE, CACHE_SHARE = 0.1, 0.3
+# Batches that are ready before they are asked for: one block's worth.
+PREFETCH_BATCHES = 4
+
+Payloads = Callable[[Any], Any]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """The training rows of a job: files in manifest order and what they hold. `click_rate` is never quite 0 or 1."""
+    """The training rows of a job, and the files of them that this process reads. `click_rate` is never quite 0 or 1."""
 
     files: tuple[str, ...]
     examples: int
@@ -33,142 +49,176 @@ class Source:
     click_rate: float
     encoding: Encoding
 
+    @property
+    def row_bytes(self) -> int:
+        """A decoded row in memory."""
+        return 4 * (1 + 2 * self.field_size)
 
-@dataclass(frozen=True, kw_only=True)
-class Division:
-    """How the rows are divided: worker `rank` of `size`, `steps` global batches, `left_out` rows of each epoch unused."""
-
-    rank: int
-    size: int
-    batch_size: int
-    steps: int
-    steps_per_epoch: int
-    left_out: int
+    @property
+    def shuffle_blocks(self) -> int:
+        return max(min(SHUFFLE_BLOCKS, SHUFFLE_BYTES // (BLOCK_ROWS * self.row_bytes)), 1)
 
 
-def find_source(data: Path, config: TrainConfig) -> tuple[Source, Manifest]:
-    """Check channels `manifest` and `train` against each other and against the hyperparameters.
+def find_source(container: Container, config: TrainConfig, channels: Channels, local_rank: int) -> tuple[Source, Layout, Manifest]:
+    """Check channel `manifest` and this process's channel of train shards against each other and against the hyperparameters.
 
     Raises:
-        InvalidRecords: a shard is missing or of another size than the manifest says.
-        InvalidConfig: field_size or feature_size differ from the dataset's.
+        InvalidRecords: a shard is missing, or of another size, or as text of another digest, than the manifest says.
+        InvalidConfig: field_size or feature_size differ from the dataset's, or a layout that cannot be trained on.
     """
-    manifest = read_manifest(data / "manifest")
+    manifest = read_manifest(container.data / "manifest")
     schema = manifest.schema
     for name in ("field_size", "feature_size"):
         declared, found = getattr(config, name), getattr(schema, name)
         if declared not in (0, found):
             raise InvalidConfig(f"hyperparameter {name} {declared}: the dataset has {found}; leave it out or make them agree")
-    files = []
-    for shard in manifest.train.shards:
-        path = data / shard.path
+    if channels.input_mode == "Pipe" and manifest.encoding == "libsvm":
+        raise InvalidConfig("Pipe mode: text has no checksums to trust a stream by; use encoding blocks or examples")
+    layout = find_layout(container, config, channels, manifest, local_rank)
+    share = layout.own()
+    files = () if channels.input_mode == "Pipe" else layout.files(share, layout.folder(local_rank))
+    for shard_index, file in zip(share.shards or (), files, strict=False):
+        shard, path = manifest.train.shards[shard_index], Path(file)
         if not path.is_file():
             raise InvalidRecords(f"{path}: missing; the manifest lists it with {shard.examples} rows")
         if path.stat().st_size != shard.bytes:
             raise InvalidRecords(f"{path}: {path.stat().st_size} bytes, the manifest says {shard.bytes}; preprocess again")
-        files.append(str(path))
+        if manifest.encoding == "libsvm" and file_digest(path) != shard.sha256:
+            # Records have checksums of their own; text has only this one, which costs a hundredth of parsing it.
+            raise InvalidRecords(f"{path}: its SHA-256 differs from the manifest's; it was changed, preprocess again")
     source = Source(
-        files=tuple(files),
+        files=files,
         examples=manifest.train.examples,
         field_size=schema.field_size,
         feature_size=schema.feature_size,
         click_rate=(manifest.train.positives + 1) / (manifest.train.examples + 2),
         encoding=manifest.encoding,
     )
-    return source, manifest
+    return source, layout, manifest
 
 
-def divide(source: Source, config: TrainConfig, rank: int, size: int) -> Division:
-    """Equal work for every worker.
+def check_memory(source: Source, readers: int, memory: UsableMemory) -> None:
+    """Refuse rows so wide that the blocks on their way to a batch do not fit.
 
-    Raises:
-        InvalidConfig: one global batch takes more rows than there are.
+    Args:
+        readers: workers of this host.
     """
-    global_batch = config.batch_size * size
-    steps_per_epoch, left_out = divmod(source.examples, global_batch)
-    if steps_per_epoch == 0:
+    # The shuffle buffer, and a block each being decoded, taken apart and put together.
+    needed = readers * (source.shuffle_blocks + 3) * BLOCK_ROWS * source.row_bytes
+    if needed > SHUFFLE_SHARE * memory.bytes:
         raise InvalidConfig(
-            f"batch_size {config.batch_size} on {size} workers takes {global_batch} rows a step, "
-            f"the train split has {source.examples}; "
-            "lower batch_size or the number of workers"
+            f"field_size {source.field_size}: blocks on their way take {needed / 1e9:.3g} GB on a host of {readers} workers, "
+            f"more than {SHUFFLE_SHARE:.0%} of {memory.bytes / 1e9:.3g} GB ({memory.source}); use larger hosts or fewer workers"
         )
-    return Division(
-        rank=rank,
-        size=size,
-        batch_size=config.batch_size,
-        steps=config.steps or config.epochs * steps_per_epoch,
-        steps_per_epoch=steps_per_epoch,
-        left_out=left_out,
-    )
 
 
-def _decode_block(payload: Any, index: Any, field_size: int, seed: Any) -> tuple[Any, Any, Any]:
-    """Labels [n], ids [n, F] and values [n, F] of one block, its rows in an order drawn from `seed` and its index."""
-    words = tf.io.decode_raw(payload, tf.int32, little_endian=True)
-    rows, cells = words[2], words[2] * field_size
-    header = tf.stack([BLOCK_MAGIC, BLOCK_VERSION, rows, field_size])
-    with tf.control_dependencies([tf.debugging.assert_equal(words[:HEADER_WORDS], header, "not a block of this dataset")]):
-        order = tf.random.experimental.stateless_shuffle(tf.range(rows), seed=tf.stack([seed, index]))
-    labels = tf.bitcast(words[HEADER_WORDS : HEADER_WORDS + rows], tf.float32)
-    ids = tf.reshape(words[HEADER_WORDS + rows : HEADER_WORDS + rows + cells], [rows, field_size])
-    values = tf.bitcast(tf.reshape(words[HEADER_WORDS + rows + cells :], [rows, field_size]), tf.float32)
-    return tf.gather(labels, order), tf.gather(ids, order), tf.gather(values, order)
+def fits_cache(
+    source: Source, division: Division, config: TrainConfig, channels: Channels, memory: UsableMemory
+) -> tuple[bool, str]:
+    """Whether decoded rows are kept in memory after the first epoch, and why; every worker of a host keeps its own."""
+    # A probe repeats a short epoch, to measure what the training does that it stands for.
+    epochs = config.epochs if config.probe != "none" else division.epochs
+    rows = division.share.rows
+    needed, most = config.workers_per_host * rows * source.row_bytes, CACHE_SHARE * memory.bytes
+    numbers = f"{rows} rows for each of {config.workers_per_host} workers take {needed / 1e9:.3g} GB"
+    room = f"{CACHE_SHARE:.0%} of {memory.bytes / 1e9:.3g} GB ({memory.source})"
+    if channels.input_mode == "Pipe":
+        return False, f"Pipe mode reads every epoch; {numbers}"
+    if epochs < 2:
+        return False, f"one epoch; {numbers}"
+    return needed <= most, f"{numbers}, {'within' if needed <= most else 'more than'} {room}"
 
 
-def _parse_examples(serialized: Any, field_size: int) -> tuple[Any, Any, Any]:
-    """Labels [n], ids [n, F] and values [n, F] of whole batches of tf.train.Example."""
-    features = {
-        "label": tf.io.FixedLenFeature([], tf.float32),
-        "ids": tf.io.FixedLenFeature([field_size], tf.int64),
-        "values": tf.io.FixedLenFeature([field_size], tf.float32),
-    }
-    row = tf.io.parse_example(serialized, features)
-    return row["label"], tf.cast(row["ids"], tf.int32), row["values"]
+def read_files(files: Sequence[str], encoding: Encoding) -> Payloads:
+    """A reader of files, the same in every epoch: a dataset whose elements a decoder of decoding.py takes."""
+
+    def payloads(read_before: Any) -> Any:
+        if encoding == "libsvm":
+            return tf.data.TextLineDataset(list(files), buffer_size=4 << 20).batch(BLOCK_ROWS)
+        records = tf.data.TFRecordDataset(list(files), buffer_size=4 << 20)
+        return records if encoding == "blocks" else records.batch(BLOCK_ROWS)
+
+    return payloads
 
 
-def _epoch(source: Source, global_batch: int, files: Any, seed: Any) -> Any:
-    """Global batches of one epoch: labels float32 [G], ids int32 [G, F], values float32 [G, F]."""
-    records = tf.data.TFRecordDataset(files, buffer_size=4 << 20)
-    if source.encoding == "blocks":
-        blocks = records.enumerate().map(
-            lambda index, payload: _decode_block(payload, index, source.field_size, seed), num_parallel_calls=tf.data.AUTOTUNE
-        )
-        return blocks.rebatch(global_batch, drop_remainder=True)
-    shuffled = records.shuffle(SHUFFLE_ROWS, seed=seed, reshuffle_each_iteration=False)
-    batches = shuffled.batch(global_batch, drop_remainder=True)
-    return batches.map(lambda serialized: _parse_examples(serialized, source.field_size), num_parallel_calls=tf.data.AUTOTUNE)
-
-
-def batches(source: Source, division: Division, seed: int, begun: int = 0) -> Any:
+def batches(payloads: Payloads, source: Source, division: Division, seed: int, begun: int = 0, *, cached: bool = False) -> Any:
     """A tf.data.Dataset of this worker's batches after the first `begun` of `division.steps`: labels float32 [B], ids
     int32 [B, F], values float32 [B, F].
-    """
-    size, batch = division.size, division.batch_size
-    epochs = -(-division.steps // division.steps_per_epoch)
-    orders = [
-        [source.files[index] for index in np.random.default_rng((seed, e)).permutation(len(source.files))] for e in range(epochs)
-    ]
-    seeds = [seed * 1_000_003 + epoch for epoch in range(epochs)]
-    plan = tf.data.Dataset.from_tensor_slices((tf.constant(orders), tf.constant(seeds, tf.int64)))
-    dataset = plan.flat_map(lambda files, epoch_seed: _epoch(source, size * batch, files, epoch_seed))
-    start = division.rank * batch
 
-    def own(labels: Any, ids: Any, values: Any) -> tuple[Any, Any, Any]:
-        labels = tf.ensure_shape(labels[start : start + batch], [batch])
-        ids = tf.ensure_shape(ids[start : start + batch], [batch, source.field_size])
-        return labels, ids, tf.ensure_shape(values[start : start + batch], [batch, source.field_size])
+    Args:
+        payloads: from the number of epochs that were read before, in this process, to the records of the next one; with `cached`
+            it is called once.
+    """
+    share, batch, fields = division.share, division.batch_size, source.field_size
+    wanted = division.steps_per_epoch * share.readers * batch
+    # Fewer rows than one batch for every reader: all of them, some used again.
+    filled, taken = share.rows < wanted, min(share.rows, wanted)
+    position_B = (share.index + share.readers * tf.range(batch, dtype=tf.int64)) % max(share.rows, 1)
+    parallel = None if source.encoding == "blocks" else tf.data.AUTOTUNE
+
+    def decode(payload: Any) -> Any:
+        columns = DECODERS[source.encoding](payload, fields)
+        # Blocks were checked when they were written, and have had a checksum since.
+        return columns if source.encoding == "blocks" else check_columns(columns, source.feature_size)
+
+    def place(start: Any, columns: Any) -> Any:
+        """Where in the epoch a block starts."""
+        rows = tf.shape(columns[0], out_type=tf.int64)[0]
+        return start + rows, (start, *columns)
+
+    def own_rows(start: Any, labels: Any, ids: Any, values: Any, epoch_seed: Any) -> Any:
+        """The rows of a block that this reader takes, in the order of the epoch."""
+        rows = tf.shape(labels, out_type=tf.int64)[0]
+        order = tf.random.experimental.stateless_shuffle(tf.range(rows), seed=tf.stack([epoch_seed, start]))
+        order = order[: tf.clip_by_value(taken - start, 0, rows)]
+        if share.readers > 1 and not filled:
+            position = start + tf.range(tf.size(order, out_type=tf.int64))
+            order = tf.boolean_mask(order, position // batch % share.readers == share.index)
+        return tf.gather(labels, order), tf.gather(ids, order), tf.gather(values, order)
+
+    def fill(*columns: Any) -> Any:
+        return tuple(tf.gather(column, position_B) for column in columns)
+
+    def shaped(labels: Any, ids: Any, values: Any) -> Any:
+        return tf.ensure_shape(labels, [batch]), tf.ensure_shape(ids, [batch, fields]), tf.ensure_shape(values, [batch, fields])
+
+    def blocks(read_before: Any) -> Any:
+        return payloads(read_before).map(decode, num_parallel_calls=parallel)
+
+    first = begun // division.steps_per_epoch
+    kept = blocks(0).cache() if cached else None
+
+    def one_epoch(epoch: Any) -> Any:
+        epoch_seed = seed * 1_000_003 + epoch
+        # SageMaker counts the FIFOs of a resumed job from 0 again.
+        read = blocks(epoch - first) if kept is None else kept
+        shuffled = read.shuffle(source.shuffle_blocks, seed=epoch_seed, reshuffle_each_iteration=False)
+        placed = shuffled.scan(tf.constant(0, tf.int64), place)
+        rows = placed.map(lambda start, labels, ids, values: own_rows(start, labels, ids, values, epoch_seed))
+        whole = rows.rebatch(taken if filled else batch, drop_remainder=True)
+        whole = whole.map(fill) if filled else whole
+        # Fewer rows than the manifest says would shift all epochs that follow.
+        return whole.map(shaped).apply(tf.data.experimental.assert_cardinality(division.steps_per_epoch))
 
     options = tf.data.Options()
     # One reader in a fixed order is what makes all workers agree on what a global batch is.
     options.deterministic = True
-    return dataset.skip(begun).take(division.steps - begun).map(own).prefetch(4).with_options(options)
+    # The step has the threads of the process; reading has its own, and does not wait for them.
+    options.threading.private_threadpool_size = 1 if source.encoding == "blocks" else 2
+    epochs = tf.data.Dataset.range(first, division.epochs).flat_map(one_epoch)
+    rest = epochs.skip(begun % division.steps_per_epoch).take(division.steps - begun)
+    return rest.prefetch(PREFETCH_BATCHES).with_options(options)
 
 
-def explain_damage(data: Path, manifest: Manifest, error: Exception) -> InvalidRecords:
-    """Name file and record of what TensorFlow's reader could not read; it names neither."""
+def explain_damage(source: Source, manifest: Manifest) -> InvalidRecords | None:
+    """Name file and record of what TensorFlow's reader could not read, which names neither; None when all is as it should be."""
+    rows = {Path(shard.path).name: shard.examples for shard in manifest.train.shards}
+    schema = Schema(field_size=source.field_size, feature_size=source.feature_size)
     try:
-        for _ in read_split(data, manifest, "train"):
-            pass
-    except InvalidRecords as found:
-        return found
-    return InvalidRecords(f"{data / 'train'}: {type(error).__name__}: {str(error).splitlines()[0]}")
+        for file in source.files:
+            found = sum(len(batch) for batch in read_shard(Path(file), schema, source.encoding))
+            if found != rows[Path(file).name]:
+                return InvalidRecords(f"{file}: {found} rows found, the manifest says {rows[Path(file).name]}; preprocess again")
+    except InvalidRecords as found_damage:
+        return found_damage
+    return None

@@ -20,9 +20,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from components.errors import InvalidConfig, WorkflowError
+from components.errors import WorkflowError
+from components.train.program.channels import find_channels
 from components.train.program.config import TrainConfig
-from components.train.program.container import PEER_LOST, Container, read_config, read_container
+from components.train.program.container import PEER_LOST, Container, positive_number, read_config, read_container
 from components.train.program.peers import Peers
 from components.train.program.resources import usable_cpus
 from components.train.program.roles import RENDEZVOUS_OFFSET, Role, roles
@@ -199,18 +200,6 @@ def end(children: Sequence[Child]) -> None:
             child.process.wait()
 
 
-def number_of(environment: Mapping[str, str], name: str, default: float) -> float:
-    """A number above 0 from the environment."""
-    text = environment.get(name, str(default))
-    try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
-    if not 0 < number < float("inf"):
-        raise InvalidConfig(f"{name} {text!r}: a number above 0 is expected")
-    return number
-
-
 def launch(container: Container, environment: Mapping[str, str]) -> None:
     """Run this host's part of the job.
 
@@ -219,10 +208,11 @@ def launch(container: Container, environment: Mapping[str, str]) -> None:
         Stopped: a signal asked to end.
     """
     config = read_config(container)
+    find_channels(container, config)  # a layout that cannot work is refused before any process starts
     cpus = usable_cpus()
     log.info("%s of %s: %d usable CPUs (%s)", container.current_host, ", ".join(container.hosts), *vars(cpus).values())
-    port_base = int(number_of(environment, "CTRFLOW_PORT_BASE", DEFAULT_PORT_BASE))
-    stall_s = number_of(environment, "CTRFLOW_STALL_S", STALL_S)
+    port_base = int(positive_number(environment, "CTRFLOW_PORT_BASE", DEFAULT_PORT_BASE))
+    stall_s = positive_number(environment, "CTRFLOW_STALL_S", STALL_S)
     addresses = resolve(container.hosts, environment)
     wanted = roles(config, container, addresses, port_base, cpus.count)
     children: list[Child] = []

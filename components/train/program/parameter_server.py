@@ -17,6 +17,8 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,11 +26,15 @@ import tensorflow as tf
 from numpy.typing import NDArray
 from tensorflow.python.eager import context, executor
 
+from components.train.program.channels import find_channels
 from components.train.program.clock import time_after
 from components.train.program.config import TrainConfig
+from components.train.program.container import Container
+from components.train.program.division import Division, Share
 from components.train.program.fit import Recorder, Step
-from components.train.program.input import Division, Source, batches
+from components.train.program.input import Source, batches, find_source, read_files
 from components.train.program.kernels import Cells, group_by_id, load, sum_rows
+from components.train.program.layout import Layout
 from components.train.program.model import Model
 from components.train.program.servers import Route, Servers
 from components.train.program.tower import split_batch
@@ -60,15 +66,21 @@ def cluster_of_environment() -> dict[str, list[str]]:
     return cluster
 
 
-def serve(role: str, index: int) -> None:
-    """Be worker or parameter server `index` until killed."""
+def serve(role: str, index: int, container: Container, config: TrainConfig) -> None:
+    """Be worker or parameter server `index` until killed.
+
+    Raises:
+        WorkflowError: this host's data cannot be trained on; the coordinator sees only its own.
+    """
+    if role == "worker":
+        find_source(container, config, find_channels(container, config), 0)
     # The coordinator's graphs run here, and name operations that this process must know.
     load()
-    config = tf.compat.v1.ConfigProto(
+    session = tf.compat.v1.ConfigProto(
         intra_op_parallelism_threads=tf.config.threading.get_intra_op_parallelism_threads(),
         inter_op_parallelism_threads=tf.config.threading.get_inter_op_parallelism_threads(),
     )
-    server = tf.distribute.Server(cluster_of_environment(), job_name=role, task_index=index, protocol="grpc", config=config)
+    server = tf.distribute.Server(cluster_of_environment(), job_name=role, task_index=index, protocol="grpc", config=session)
     server.join()
 
 
@@ -105,6 +117,7 @@ class ParameterServers:
         self._config, self._source = config, source
         self._model = model
         self._servers = Servers(config, source, model, len(cluster["ps"]))
+        self._files: list[tuple[str, ...]] = []
 
     def _gradients(self, iterator: Any, worker: int) -> tuple[Any, Any, Any, Any, Route]:
         """One worker's part of a step on its next batch, computed where this is called.
@@ -138,15 +151,27 @@ class ParameterServers:
         seen = tf.stack([tf.cast(value, tf.float64), read - began, asked - read + computed - answered])
         return seen, gradient_P, union.ids_U, gradient_UE, route
 
-    def _iterator(self, division: Division, worker: int, begun: int) -> Any:
-        """This worker's batches, read by the worker itself."""
-        own = Division(**{**vars(division), "rank": worker})
-        with tf.device(worker_device(worker)):
-            return iter(batches(self._source, own, self._config.seed, begun))
+    def shares(self, layout: Layout) -> list[Share]:
+        """What every worker reads; each host's files are listed by its worker."""
+        # Every process runs in the base directory of its host, wherever that is.
+        folder = layout.folder(0).relative_to(layout.base)
+        found = []
+        for worker in range(self.size):
+            with tf.device(worker_device(worker)):
+                paths = tf.io.matching_files(f"{folder}/*").numpy()
+            found.append(layout.share(worker, 0, [Path(path.decode()).name for path in paths]))
+        self._files = [layout.files(share, folder) for share in found]
+        return found
 
-    def fit(self, division: Division, recorder: Recorder, begun: int, save: Callable[[int], None]) -> None:
+    def _iterator(self, division: Division, worker: int, begun: int, cached: bool) -> Any:
+        """This worker's batches, read by the worker itself."""
+        own, payloads = replace(division, rank=worker), read_files(self._files[worker], self._source.encoding)
+        with tf.device(worker_device(worker)):
+            return iter(batches(payloads, self._source, own, self._config.seed, begun, cached=cached))
+
+    def fit(self, division: Division, recorder: Recorder, begun: int, save: Callable[[int], None], cached: bool) -> None:
         """The steps of all workers after the first `begun`; all workers wait for each other where a checkpoint is due."""
-        iterators = [self._iterator(division, worker, begun) for worker in range(self.size)]
+        iterators = [self._iterator(division, worker, begun, cached) for worker in range(self.size)]
         loop = self._synchronous(division, recorder) if self._config.ps_synchronous else self._asynchronous(division, recorder)
         every = self._config.checkpoint_steps or division.steps
         while begun < division.steps and not recorder.over():

@@ -8,9 +8,11 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from components.train.program.config import TrainConfig
+from components.train.program.division import Share
 from components.train.program.embedding import apply_to_rows, initial_table
 from components.train.program.input import Source
 from components.train.program.kernels import gather_rows, group_by_id
+from components.train.program.layout import Layout
 from components.train.program.model import Model
 from components.train.program.optimizers import DenseOptimizer
 
@@ -77,6 +79,10 @@ class Single:
         for name, variable in self._variables().items():
             variable.assign(found[1][name])
         return found[0]
+
+    def shares(self, layout: Layout) -> list[Share]:
+        """What every rank reads: there is one."""
+        return [layout.own()]
 
     def stop_together(self, wish: bool) -> bool:
         """Whether to end a time-limited probe now."""

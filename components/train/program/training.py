@@ -3,7 +3,7 @@
 import json
 import logging
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +15,39 @@ from components.manifest import Manifest
 from components.records import Schema
 from components.train.program import checkpoint
 from components.train.program.agreement import check_agreement
+from components.train.program.channels import Channels, find_channels
 from components.train.program.config import TrainConfig
 from components.train.program.container import Container
+from components.train.program.division import Division, check_cover, divide
 from components.train.program.export import MODEL_CARD, write_model
 from components.train.program.fit import Recorder, fit
-from components.train.program.input import Division, Source, batches, divide, explain_damage, find_source
+from components.train.program.input import (
+    Payloads,
+    Source,
+    batches,
+    check_memory,
+    explain_damage,
+    find_source,
+    fits_cache,
+    read_files,
+)
 from components.train.program.model import Model, make_model
+from components.train.program.pipe import PipeReader
 from components.train.program.precision import choose_precision, cpu_flags
-from components.train.program.resources import Sampler, usable_cpus
+from components.train.program.resources import Sampler, usable_cpus, usable_memory
 from components.train.program.warm_start import WarmStart, start_warm
 
 log = logging.getLogger(__name__)
 
 TRAINING = "training.json"
 GLOBAL_BATCH = "global_batch"
+# What TensorFlow's readers raise for data that is damaged, or not what was declared.
+DATA_ERRORS = (
+    tf.errors.DataLossError,
+    tf.errors.InvalidArgumentError,
+    tf.errors.NotFoundError,
+    tf.errors.FailedPreconditionError,
+)
 
 
 def make_strategy(config: TrainConfig, source: Source, model: Model) -> Any:
@@ -92,32 +111,75 @@ def resume(
     return begun, warm
 
 
-def train(container: Container, config: TrainConfig, started: float, progress: Path) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Input:
+    """What this process trains on, and how it reads it; `pipe` only in Pipe mode."""
+
+    source: Source
+    manifest: Manifest
+    channels: Channels
+    division: Division
+    pipe: PipeReader | None
+    cached: bool
+
+    @property
+    def payloads(self) -> Payloads:
+        return self.pipe.payloads if self.pipe else read_files(self.source.files, self.source.encoding)
+
+    def explain(self, error: tf.errors.OpError) -> WorkflowError | None:
+        """What is wrong with the data, named; None when it is not the data."""
+        if self.pipe:
+            return self.pipe.explain()
+        return explain_damage(self.source, self.manifest) if isinstance(error, DATA_ERRORS) else None
+
+
+def train(container: Container, config: TrainConfig, rank: int, started: float, progress: Path, pipe_deadline_s: float) -> None:
     """Train, and as rank 0 write model and figures.
 
     Args:
         started: monotonic time when this process began. progress: a file that is touched while steps go on.
+        pipe_deadline_s: how long a FIFO may be silent.
     Raises:
         WorkflowError: settings, data or checkpoints that cannot be trained with, or a training that diverged.
     """
-    source, manifest = find_source(container.data, config)
+    local_rank, memory = rank % config.workers_per_host, usable_memory()
+    channels = find_channels(container, config)
+    source, layout, manifest = find_source(container, config, channels, local_rank)
+    check_memory(source, config.workers_per_host, memory)
     precision = choose_precision(config, len(tf.config.list_physical_devices("GPU")), cpu_flags())
     model = make_model(config, source.field_size, source.click_rate, precision)
     strategy = make_strategy(config, source, model)
-    division = divide(source, config, strategy.rank, strategy.size)
+    shares = strategy.shares(layout)
+    check_cover(shares, [shard.path for shard in manifest.train.shards])
+    division = divide(shares, config, strategy.rank, source.examples)
+    cached, why = fits_cache(source, division, config, channels, memory)
+    pipe = None
+    if channels.input_mode == "Pipe":
+        pipe = PipeReader(container.data, channels.of(local_rank), division.share, manifest, pipe_deadline_s)
+    given = Input(source=source, manifest=manifest, channels=channels, division=division, pipe=pipe, cached=cached)
     begun, warm = resume(container, config, manifest.schema, model, strategy, division)
     check_agreement(strategy.checksums(), begun)
     if division.rank == 0:
+        for shard in manifest.train.shards:
+            if shard.examples == 0:
+                log.warning("%s: an empty shard, 0 rows", shard.path)
+        log.info("rows are %s in memory for the next epoch: %s", "kept" if cached else "not kept", why)
         log.info(
-            "%s: %d workers, %d steps of %d examples each; %d of %d rows of an epoch are left out",
-            config.strategy, division.size, division.steps, division.batch_size, division.left_out, source.examples,
+            "%s: %d workers, %d steps of %d examples each, %d an epoch; of %d rows an epoch uses %d, %d are left out, %d repeated",
+            config.strategy, division.size, division.steps, division.batch_size, division.steps_per_epoch, source.examples,
+            division.used, division.left_out, division.repeated,
         )  # fmt: skip
         log.info("%s", describe_rate(config))
         if config.mixed_precision:
             log.info("products of deep layers in %s: %s", precision.name, precision.reason)
+        if division.repeated:
+            log.warning(
+                "a batch for each of %d workers takes more than the %d rows: %d are used again in each epoch; lower batch_size",
+                division.size, source.examples, division.repeated,
+            )  # fmt: skip
     finished = container.checkpoints / TRAINING
     if begun < division.steps:
-        measured = run_steps(container, config, source, manifest, strategy, division, begun, started, progress)
+        measured = run_steps(container, config, given, strategy, begun, started, progress)
         check_agreement(strategy.checksums(), begun + measured["examples"] // (division.batch_size * division.size))
         measured |= {"precision": precision.name, "precision_reason": precision.reason}
         measured["warm_start"] = None if warm is None else asdict(warm)
@@ -141,15 +203,14 @@ def train(container: Container, config: TrainConfig, started: float, progress: P
 def run_steps(
     container: Container,
     config: TrainConfig,
-    source: Source,
-    manifest: Manifest,
+    given: Input,
     strategy: Any,
-    division: Division,
     begun: int,
     started: float,
     progress: Path,
 ) -> dict[str, Any]:
     """The steps after the first `begun`; what was measured, as training.json has it."""
+    division = given.division
 
     def due(step: int) -> None:
         check_agreement(strategy.checksums(), step)
@@ -161,12 +222,14 @@ def run_steps(
     with Sampler() as sampler:
         try:
             if config.strategy == "parameter_server":
-                strategy.fit(division, recorder, begun, due)
+                strategy.fit(division, recorder, begun, due, given.cached)
             else:
-                rows = batches(source, division, config.seed, begun)
+                rows = batches(given.payloads, given.source, division, config.seed, begun, cached=given.cached)
                 fit(strategy, rows, config, recorder, begun=begun, steps=division.steps, save=due)
-        except (tf.errors.DataLossError, tf.errors.InvalidArgumentError, tf.errors.NotFoundError) as error:
-            raise explain_damage(container.data, manifest, error) from error
+        except tf.errors.OpError as error:
+            if (found := given.explain(error)) is not None:
+                raise found from error
+            raise
     progress.unlink(missing_ok=True)
     cpus = usable_cpus()
     return {
@@ -177,7 +240,11 @@ def run_steps(
         "batch_size": division.batch_size,
         "steps": division.steps,
         "resumed_at": begun,
+        "steps_per_epoch": division.steps_per_epoch,
         "examples_left_out": division.left_out,
+        "examples_repeated": division.repeated,
+        "input_mode": given.channels.input_mode,
+        "rows_cached": given.cached,
         **recorder.summary(),
         "cpu_percent_per_core": sampler.cpu_percent_per_core(),
         "rss_bytes": sampler.rss_bytes,

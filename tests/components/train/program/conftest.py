@@ -82,6 +82,12 @@ def write_dataset(folder: Path, rows: Batch, encoding: Encoding, sizes: tuple[in
 
 
 @pytest.fixture(scope="session")
+def make_dataset() -> Callable[[Path, Encoding, tuple[int, ...]], Path]:
+    """A dataset of train shards of the given sizes."""
+    return lambda folder, encoding, sizes: write_dataset(folder, planted_rows(sum(sizes) + 100), encoding, sizes)
+
+
+@pytest.fixture(scope="session")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_dataset(tmp_path_factory.mktemp("data") / "set", planted_rows(ROWS), "blocks", (2000, 2000, 1900))
 
@@ -97,6 +103,10 @@ class Network:
 
 LAUNCH = (sys.executable, "-m", "components.train.program.launch")
 
+FILE_MODE = {"TrainingInputMode": "File", "S3DistributionType": "FullyReplicated", "RecordWrapperType": "None"}
+# Lays out the training channels of a host (0-based) below its input/data; returns their entries in inputdataconfig.json.
+LayOut = Callable[[Path, int], dict[str, dict[str, str]]]
+
 
 class Job:
     """The hosts of one job."""
@@ -110,6 +120,7 @@ class Job:
         command: Sequence[str] = LAUNCH,
         network: Network | None = None,
         champion: Path | None = None,
+        lay_out: LayOut | None = None,
     ) -> None:
         names = [f"algo-{index + 1}" for index in range(hosts)]
         network = network or Network(addresses=tuple(f"127.0.0.{index + 1}" for index in range(hosts)))
@@ -124,7 +135,12 @@ class Job:
             (base / "input/config/resourceconfig.json").write_text(json.dumps(resources))
             texts = {key: str(value) for key, value in hyperparameters.items()}
             (base / "input/config/hyperparameters.json").write_text(json.dumps(texts))
-            (base / "input/data/train").symlink_to(dataset / "train")
+            if lay_out is None:
+                (base / "input/data/train").symlink_to(dataset / "train")
+                channels = {"train": FILE_MODE}
+            else:
+                channels = lay_out(base / "input/data", names.index(name))
+            (base / "input/config/inputdataconfig.json").write_text(json.dumps({**channels, "manifest": FILE_MODE}))
             (base / "input/data/manifest/manifest.json").write_bytes((dataset / "manifest.json").read_bytes())
             if champion:
                 (base / "input/data/champion").symlink_to(champion)
@@ -211,11 +227,12 @@ def run_job(tmp_path: Path) -> Iterator[Callable[..., Job]]:
         command: Sequence[str] = LAUNCH,
         network: Network | None = None,
         champion: Path | None = None,
+        lay_out: LayOut | None = None,
         **hyperparameters: object,
     ) -> Job:
         root = tmp_path / f"job{len(jobs)}"
         root.mkdir()
-        jobs.append(Job(root, dataset, hosts, hyperparameters, command, network, champion))
+        jobs.append(Job(root, dataset, hosts, hyperparameters, command, network, champion, lay_out))
         return jobs[-1]
 
     yield run
