@@ -177,6 +177,20 @@ class Job:
     def losses(self) -> list[float]:
         return [loss for _, loss in self.training()["losses"]]
 
+    def alone(self, config: Any) -> tuple[Any, Any]:
+        """The source of this job's data, and the batches of one process that trains on it alone."""
+        from components.train.program.channels import find_channels
+        from components.train.program.container import read_container
+        from components.train.program.division import Share, divide
+        from components.train.program.input import batches, find_source, read_files
+
+        container = read_container({"SAGEMAKER_BASE_DIR": str(self.bases[0])})
+        source, _, manifest = find_source(container, config, find_channels(container, config), 0)
+        shards = tuple(range(len(manifest.train.shards)))
+        share = Share(place="here", shards=shards, rows=source.examples, readers=1, index=0)
+        division = divide([share], config, 0, source.examples)
+        return source, batches(read_files(source.files, source.encoding), source, division, config.seed)
+
     def processes(self) -> dict[str, psutil.Process]:
         """Running training processes by role."""
         found = {}

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from components.manifest import manifest_digest, read_manifest
 from components.train.program.config import TrainConfig, parse_hyperparameters
-from components.train.program.input import Source, batches, divide, find_source
+from components.train.program.input import Source
 from components.train.program.model import make_model
 from components.train.program.single import Single
 
@@ -145,9 +145,9 @@ def test_every_model_learns_the_same_in_every_strategy(
     assert job.wait() == [0], job.log()
     single = {**MODEL, **learned, "batch_size": GLOBAL_BATCH}
     config = parse_hyperparameters({name: str(value) for name, value in single.items()})
-    source, _ = find_source(job.bases[0] / "input/data", config)
+    source, batches = job.alone(config)
     strategy = Single(config, source, make_model(config, source.field_size, source.click_rate))
-    expected = [strategy.train(batch) for batch in batches(source, divide(source, config, 0, 1), config.seed)]
+    expected = [strategy.train(batch) for batch in batches]
     np.testing.assert_allclose(job.losses(), expected, rtol=1e-4)
     assert learns(expected)
     # What is served gives the probabilities of the trained weights.

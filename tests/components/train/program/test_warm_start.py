@@ -16,8 +16,9 @@ from components.records import Schema
 from components.train.program import checkpoint
 from components.train.program.config import TrainConfig
 from components.train.program.container import Container
+from components.train.program.division import Division
 from components.train.program.embedding import initial_table
-from components.train.program.input import Division, Source, batches, divide, find_source
+from components.train.program.input import Source
 from components.train.program.model import make_model
 from components.train.program.single import Single
 from components.train.program.training import GLOBAL_BATCH, resume
@@ -68,13 +69,13 @@ def test_a_grown_table_keeps_the_champions_rows_and_begins_the_new_ones_afresh(
     job = run_job(dataset, hosts, champion=tmp_path / "champion", warm_start=True, **learned, **settings)
     assert job.wait() == [0] * hosts, job.log()
     config = TrainConfig(**SETTINGS, batch_size=64, steps=10)
-    source, _ = find_source(job.bases[0] / "input/data", config)
+    source, batches = job.alone(config)
     # The same by hand: a fresh single process whose weights are written over.
     expected = single(config, source)
     expected.table[:OLD_ROWS, :9].assign(weights["table"])
     for index, variable in enumerate(expected.dense):
         variable.assign(weights[f"dense_{index}"])
-    losses = [expected.train(batch) for batch in batches(source, divide(source, config, 0, 1), config.seed)]
+    losses = [expected.train(batch) for batch in batches]
     np.testing.assert_allclose(job.losses(), losses, rtol=1e-4)
     assert job.training()["warm_start"] == {"rows_kept": 1500, "rows_new": 500, "champion_checksum": "c0ffee"}
     assert "warm start from champion c0ffee: 1500 rows kept, 500 new" in job.log()
