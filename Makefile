@@ -30,10 +30,10 @@ ui: ## show runs and reports in the browser
 images: ## build the container images
 	$(call LATER,the images come with a later issue; nothing was built)
 
-bench: .venv/.base ## measure the training step, Horovod's scaling and parameter servers, all sides of each in one run
-	@$(BIN)/python tests/benchmarks/train_step.py
-	@$(BIN)/python tests/benchmarks/horovod_scaling.py
-	@$(BIN)/python tests/benchmarks/parameter_servers.py
+bench: .venv/.base ## measure: step, input, models, methods, Horovod, parameter servers, large tables, peers (TORCH_PYTHON=...); half an hour
+	@for each in train_step input_pipeline models methods towers horovod_scaling parameter_servers table_size peers; do \
+	  echo; echo "== $$each"; $(BIN)/python tests/benchmarks/$$each.py 2> .venv/bench.log || { tail -n 20 .venv/bench.log >&2; exit 1; }; \
+	done
 
 clean: ## remove the environment and everything that a run or a tool left in the checkout
 	rm -rf .venv components/train/program/kernels-*.so runs models retrain.yaml build *.egg-info .mypy_cache .ruff_cache .pytest_cache

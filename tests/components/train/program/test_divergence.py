@@ -9,8 +9,8 @@ import pytest
 from components.errors import WorkflowError
 from components.train.program.config import TrainConfig
 from components.train.program.divergence import likely_cause
+from components.train.program.division import Division, Share
 from components.train.program.fit import Recorder, fit
-from components.train.program.input import Division
 
 
 def batch(*values: float) -> tuple[Any, Any, Any]:
@@ -56,7 +56,8 @@ class DivergesAtTwo:
 
 def test_the_batch_before_the_loss_is_looked_at_too(tmp_path: Path) -> None:
     config = TrainConfig(batch_size=1)
-    division = Division(rank=0, size=1, batch_size=1, steps=9, steps_per_epoch=9, left_out=0)
+    share = Share(place="here", shards=(0,), rows=9, readers=1, index=0)
+    division = Division(rank=0, size=1, batch_size=1, steps=9, steps_per_epoch=9, used=9, left_out=0, repeated=0, shares=(share,))
     recorder, strategy = Recorder(config, division, 0, 0.0, tmp_path / "progress"), DivergesAtTwo()
     with pytest.raises(WorkflowError) as caught:
         # The first batch broke the weights; the second, whose loss shows it, is innocent.

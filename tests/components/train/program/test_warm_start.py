@@ -16,7 +16,7 @@ from components.records import Schema
 from components.train.program import checkpoint
 from components.train.program.config import TrainConfig
 from components.train.program.container import Container
-from components.train.program.division import Division
+from components.train.program.division import Division, Share
 from components.train.program.embedding import initial_table
 from components.train.program.input import Source
 from components.train.program.model import make_model
@@ -107,7 +107,10 @@ def test_a_checkpoint_comes_before_the_champion(tmp_path: Path, caplog: pytest.L
     config = TrainConfig(**SETTINGS, batch_norm=True, batch_size=64, warm_start=True)
     source = Source(files=(), examples=640, field_size=FIELDS, feature_size=ROWS, click_rate=0.3, encoding="blocks")
     container = Container(base=tmp_path, hosts=("algo-1",), current_host="algo-1", network_interface="lo")
-    division = Division(rank=0, size=1, batch_size=64, steps=10, steps_per_epoch=10, left_out=0)
+    share = Share(place="here", shards=(0,), rows=640, readers=1, index=0)
+    division = Division(
+        rank=0, size=1, batch_size=64, steps=10, steps_per_epoch=10, used=640, left_out=0, repeated=0, shares=(share,)
+    )
     interrupted, model = single(config, source), make_model(config, FIELDS, 0.3)
     interrupted.dense[0].assign([7.0])
     checkpoint.write(container.checkpoints, 4, {**interrupted.state(), GLOBAL_BATCH: np.array(64)}, 1)
