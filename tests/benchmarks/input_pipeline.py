@@ -90,13 +90,13 @@ def main() -> None:
         root = Path(work)
         datasets: dict[Encoding, Path] = {"blocks": write_dataset(root / "blocks", IDS)}
         datasets |= {name: encode_again(datasets["blocks"], root / name, name) for name in ENCODINGS if name != "blocks"}
-        print("| encoding | rows are | readers | rows/s of this reader | CPU microseconds a decoded row |\n" + "|---|" * 5)
+        print("| encoding | rows are | readers | rows/s of this reader | CPU microseconds a decoded row |\n|" + "---|" * 5)
         for encoding in ENCODINGS:
             for cached, readers in ((False, 1), (True, 1), (False, 4)):
                 print(read_for(datasets[encoding], Reading(encoding, cached, readers), arguments.seconds), flush=True)
         if arguments.no_jobs:
             return
-        print("\n| encoding | intra-op | waiting | step p50, ms | p99, ms | examples/s |\n" + "|---|" * 6)
+        print("\n| encoding | intra-op | waiting | step p50, ms | p99, ms | examples/s |\n|" + "---|" * 6)
         for number, encoding in enumerate(ENCODINGS):
             for threads in (1, 2):
                 settings = {"intra_op_threads": threads, "max_seconds": arguments.seconds}
