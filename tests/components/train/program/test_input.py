@@ -1,7 +1,7 @@
 """The batches that are really read: every row exactly once an epoch, whoever reads, from whatever encoding, cached or not."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from components.errors import InvalidConfig
+from components.errors import InvalidConfig, InvalidRecords
 from components.records import ENCODINGS, SUFFIXES, Batch, Encoding, Schema, read_shard, write_shard
 from components.train.program.channels import Channels
 from components.train.program.config import TrainConfig
+from components.train.program.container import Container
 from components.train.program.division import Division, Share, divide
-from components.train.program.input import Source, batches, check_memory, fits_cache, read_files
+from components.train.program.input import Source, batches, check_memory, explain_damage, find_source, fits_cache, read_files
 from components.train.program.resources import UsableMemory
 
 SHARED = Path(__file__).parents[5] / "shared" / "cases" / "16-uneven-and-missing-shards"
@@ -150,6 +151,25 @@ def test_cached_rows_are_not_read_again(tmp_path: Path) -> None:
         Path(file).unlink()
     second = list(found)
     assert sorted(as_rows(first)) == sorted(as_rows(second)) == sorted(expected)
+
+
+def test_text_that_was_changed_is_refused_before_training(tmp_path: Path, make_dataset: Callable[..., Path]) -> None:
+    """Lines have no checksums: one digit for another gives a row like any other, of the same size."""
+    dataset = make_dataset(tmp_path / "set", "libsvm", (30, 20))
+    container = Container(base=tmp_path / "host", hosts=("algo-1",), current_host="algo-1", network_interface="lo")
+    (container.data / "manifest").mkdir(parents=True)
+    (container.data / "manifest/manifest.json").write_bytes((dataset / "manifest.json").read_bytes())
+    (container.data / "train").symlink_to(dataset / "train")
+    source, _, manifest = find_source(container, TrainConfig(), FILE_CHANNEL, 0)
+    assert (source.encoding, source.examples) == ("libsvm", 50)
+    assert explain_damage(source, manifest) is None
+    victim = dataset / "train/part-00001.tfrecord"
+    text = victim.read_text()
+    victim.write_text(("1" if text[0] == "0" else "0") + text[1:])
+    with pytest.raises(InvalidRecords, match=r"part-00001\.tfrecord: its SHA-256 differs from the manifest's"):
+        find_source(container, TrainConfig(), FILE_CHANNEL, 0)
+    victim.write_text("x" + text[1:])
+    assert "part-00001.tfrecord, line 1: not label id:value" in str(explain_damage(source, manifest))
 
 
 GB = 10**9
