@@ -27,8 +27,6 @@ LONG = {"batch_size": 32, "epochs": 1000, "embedding_size": 8, "deep_layers": "[
             "rank 0",
             "rank 0 was killed by signal 9 (SIGKILL)",
         ),
-        (1, {"strategy": "tower"}, "rank 0", "rank 0 was killed by signal 9 (SIGKILL)"),
-        (1, {"strategy": "mirrored"}, "rank 0", "rank 0 was killed by signal 9 (SIGKILL)"),
     ],
     ids=[
         "horovod-rank",
@@ -37,8 +35,6 @@ LONG = {"batch_size": 32, "epochs": 1000, "embedding_size": 8, "deep_layers": "[
         "worker",
         "chief",
         "sharded",
-        "tower",
-        "mirrored",
     ],
 )
 def test_a_killed_process_ends_the_job_and_is_named(

@@ -217,11 +217,12 @@ def test_three_ranks_hold_what_their_placement_says(
     assert job.wait() == [0], job.log()
     # A row is a weight and 8 numbers, and as many again for each of Adam's two moments.
     assert job.training()["table_bytes_per_rank"] == [rows * 27 * 4 for rows in rows_per_rank]
-    single = run_job(dataset, 1, **{**MODEL, "strategy": "single", "batch_size": 48})
-    assert single.wait() == [0], single.log()
-    np.testing.assert_allclose(job.losses(), single.losses(), rtol=1e-4)
-    with np.load(job.bases[0] / "model/weights.npz") as found, np.load(single.bases[0] / "model/weights.npz") as expected:
-        np.testing.assert_allclose(found["table"], expected["table"], rtol=1e-3, atol=1e-5)
+    config = parse_hyperparameters({name: str(value) for name, value in {**MODEL, "batch_size": 48}.items()})
+    source, batches = job.alone(config)
+    single = Single(config, source, make_model(config, source.field_size, source.click_rate))
+    np.testing.assert_allclose(job.losses(), [single.train(batch) for batch in batches], rtol=1e-4)
+    with np.load(job.bases[0] / "model/weights.npz") as found:
+        np.testing.assert_allclose(found["table"], single.parameters()[0], rtol=1e-3, atol=1e-5)
 
 
 def test_the_placement_that_is_chosen_is_logged_with_its_numbers(run_job: Callable[..., Any], dataset: Path) -> None:
