@@ -17,7 +17,7 @@ from components.train.program.config import CrossDeviceName, TrainConfig
 from components.train.program.devices import HOST, replica_devices
 from components.train.program.embedding import apply_to_rows
 from components.train.program.input import Source
-from components.train.program.kernels import Rule
+from components.train.program.kernels import Rule, update_dense
 from components.train.program.model import Model
 from components.train.program.optimizers import DenseOptimizer
 from components.train.program.single import Single
@@ -31,7 +31,7 @@ CROSS_DEVICE: dict[CrossDeviceName, Any] = {
 
 
 def update_variable(rule: Rule, variable: Any, slots: Sequence[Any], gradient: Any, rate: Any) -> None:
-    """One step of an optimizer on a whole variable, by TensorFlow's own operations, which exist for GPUs too.
+    """One step of an optimizer on a whole variable on a GPU, by TensorFlow's own operations; the compiled ones exist for CPUs only.
 
     The rules are those of optimizers.py; rate is Adam's with its bias correction in it, hence powers of 0 here.
     """
@@ -64,6 +64,7 @@ class Mirrored(Single):
 
     def __init__(self, config: TrainConfig, source: Source, model: Model) -> None:
         devices = replica_devices(config)
+        self._on_gpus = "GPU" in devices[0]
         self._strategy = tf.distribute.MirroredStrategy(devices, CROSS_DEVICE[config.cross_device]())
         with tf.device(HOST):
             super().__init__(config, source, model)
@@ -85,7 +86,11 @@ class Mirrored(Single):
             for rule, variable, slots, gradient, rate in zip(
                 self._optimizer.rules, self.dense, self._optimizer.slots, dense, rates, strict=True
             ):
-                update_variable(rule, variable, slots, gradient, rate)
+                if self._on_gpus:
+                    update_variable(rule, variable, slots, gradient, rate)
+                else:
+                    # The last bit as `single` has it: what differs there, Adam makes 1,000 times as much of in 100 steps.
+                    update_dense(rule, [variable], [[slot] for slot in slots], [gradient], rate)
             return value, ids_U, gradient_UE
 
         own = self._strategy.experimental_distribute_values_from_function(lambda context: parts[context.replica_id_in_sync_group])
