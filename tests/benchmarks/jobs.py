@@ -8,39 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import planted
 from train_step import criteo_shaped
 
-from components.manifest import Manifest, Split, Statistics, write_manifest
-from components.records import Batch, Schema, write_shard
+from components.records import Batch
 
 FIELDS, ROWS = 39, 65_536
 
 
 def write_dataset(folder: Path, ids: int) -> Path:
-    """A dataset of Criteo-shaped rows."""
-    rows = [[np.asarray(part) for part in batch] for batch in criteo_shaped(ids, ROWS // 8)]
-    (folder / "train").mkdir(parents=True)
-    shards = []
-    for index, (labels, cells, values) in enumerate(rows):
-        part = Batch(labels=labels, ids=cells.astype(np.int64), values=values)
-        shards.append(write_shard(folder / "train" / f"part-{index:05d}.tfrecord", part, "blocks"))
-    split = Split(examples=ROWS, positives=sum(shard.positives for shard in shards), shards=tuple(shards))
-    statistics_ = Statistics(
-        smallest_id=0,
-        largest_id=ids - 1,
-        smallest_value=0.0,
-        largest_value=1.0,
-        missing=0,
-        click_rate=0.25,
-        distinct_ids_by_field=(ids,) * FIELDS,
-        validation_rows_in_train=0,
-    )
-    schema = Schema(field_size=FIELDS, feature_size=ids)
-    write_manifest(
-        folder,
-        Manifest(encoding="blocks", schema=schema, train=split, validation=split, statistics=statistics_, sources=(), versions={}),
-    )
-    return folder
+    """A dataset of Criteo-shaped rows, whose labels mean nothing."""
+    labels, cells, values = (np.concatenate(parts) for parts in zip(*criteo_shaped(ids, ROWS // 8), strict=True))
+    rows = Batch(labels=labels, ids=cells.astype(np.int64), values=values)
+    return planted.write_dataset(folder, rows, rows.rows(slice(0, ROWS // 8)), ids, shards=8)
 
 
 class Job:
