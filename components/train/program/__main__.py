@@ -13,9 +13,9 @@ import traceback
 from pathlib import Path
 
 from components.errors import WorkflowError
+from components.resources import usable_cpus
 from components.train.program.config import TrainConfig
 from components.train.program.container import PEER_LOST, PIPE_DEADLINE_S, positive_number, read_config, read_container
-from components.train.program.resources import usable_cpus
 
 log = logging.getLogger("ctrflow")
 

@@ -19,6 +19,7 @@ import tensorflow as tf
 from components.errors import InvalidConfig, InvalidRecords
 from components.manifest import Manifest, read_manifest
 from components.records import BLOCK_ROWS, Encoding, Schema, read_shard
+from components.resources import UsableMemory
 from components.train.program.channels import Channels
 from components.train.program.config import TrainConfig
 from components.train.program.container import Container
@@ -26,7 +27,6 @@ from components.train.program.decoding import DECODERS, check_columns
 from components.train.program.division import Division
 from components.train.program.export import file_digest
 from components.train.program.layout import Layout, find_layout
-from components.train.program.resources import UsableMemory
 
 # Blocks that are shuffled among each other, fewer where rows are wide. The order of rows must not depend on a host's memory.
 SHUFFLE_BLOCKS, SHUFFLE_BYTES = 16, 64 << 20

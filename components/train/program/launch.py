@@ -21,11 +21,11 @@ from types import FrameType
 from typing import Any
 
 from components.errors import WorkflowError
+from components.resources import usable_cpus
 from components.train.program.channels import find_channels
 from components.train.program.config import TrainConfig
 from components.train.program.container import PEER_LOST, Container, positive_number, read_config, read_container
 from components.train.program.peers import Peers
-from components.train.program.resources import usable_cpus
 from components.train.program.roles import RENDEZVOUS_OFFSET, Role, roles
 from components.train.program.shared_memory import SHARED_MEMORY, make_memory
 

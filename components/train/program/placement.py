@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 
 from components.records import Schema, read_shard
+from components.resources import usable_memory
 from components.train.program.config import PlacementName, TrainConfig
 from components.train.program.exchange import Exchange
 from components.train.program.input import Source
-from components.train.program.resources import usable_memory
 from components.train.program.table import Placement, Table
 
 log = logging.getLogger(__name__)

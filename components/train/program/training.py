@@ -13,6 +13,7 @@ import tensorflow as tf
 from components.errors import WorkflowError
 from components.manifest import Manifest
 from components.records import Schema
+from components.resources import usable_cpus, usable_memory
 from components.train.program import checkpoint
 from components.train.program.agreement import check_agreement
 from components.train.program.channels import Channels, find_channels
@@ -34,7 +35,7 @@ from components.train.program.input import (
 from components.train.program.model import Model, make_model
 from components.train.program.pipe import PipeReader
 from components.train.program.precision import choose_precision, cpu_flags
-from components.train.program.resources import Sampler, usable_cpus, usable_memory
+from components.train.program.sampler import Sampler
 from components.train.program.warm_start import WarmStart, start_warm
 
 log = logging.getLogger(__name__)

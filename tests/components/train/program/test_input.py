@@ -11,12 +11,12 @@ import pytest
 
 from components.errors import InvalidConfig, InvalidRecords
 from components.records import ENCODINGS, SUFFIXES, Batch, Encoding, Schema, read_shard, write_shard
+from components.resources import UsableMemory
 from components.train.program.channels import Channels
 from components.train.program.config import TrainConfig
 from components.train.program.container import Container
 from components.train.program.division import Division, Share, divide
 from components.train.program.input import Source, batches, check_memory, explain_damage, find_source, fits_cache, read_files
-from components.train.program.resources import UsableMemory
 
 SHARED = Path(__file__).parents[5] / "shared" / "cases" / "16-uneven-and-missing-shards"
 FIELDS, TABLE = 4, 500

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from components.resources import UsableCpus, UsableMemory, usable_cpus, usable_memory
 from components.train.program.config import TrainConfig
 from components.train.program.container import Container
-from components.train.program.resources import UsableCpus, UsableMemory, usable_cpus, usable_memory
 from components.train.program.roles import roles
 
-CASE = Path(__file__).parents[5] / "shared" / "cases" / "22-cpu-quota"
+CASE = Path(__file__).parents[3] / "shared" / "cases" / "22-cpu-quota"
 GB = 2**30
 
 
