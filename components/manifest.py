@@ -10,7 +10,7 @@ A folder without a valid manifest is not a dataset. It is written last.
 import hashlib
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -36,12 +36,13 @@ class Split:
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """One input file as it was read."""
+    """One input file as it was read. `rejected` counts rows that were skipped, by reason; `rows` does not count them."""
 
     path: str
     bytes: int
     sha256: str
     rows: int
+    rejected: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +94,7 @@ def _part(kind: type[Part], document: Any, place: str) -> Part:
     """A dataclass from its JSON object; refuses missing and unknown keys by name."""
     if not isinstance(document, dict):
         raise InvalidRecords(f"{place}: an object is expected, not {type(document).__name__}")
-    names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
+    names = {each.name for each in fields(kind)}  # type: ignore[arg-type]
     if names != document.keys():
         wrong = ", ".join(sorted(names ^ document.keys()))
         raise InvalidRecords(f"{place}: missing or unknown keys: {wrong}; run preprocess again")
