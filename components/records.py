@@ -104,20 +104,28 @@ def check_batch(batch: Batch, schema: Schema, place: str) -> None:
     """
     if batch.ids.shape[1:] != (schema.field_size,) or batch.values.shape != batch.ids.shape:
         raise InvalidRecords(f"{place}: {batch.ids.shape[1]} fields, the schema says {schema.field_size}; set --field-size")
-    wrong_labels = ~np.isin(batch.labels, (0.0, 1.0))
-    if wrong_labels.any():
-        row = int(wrong_labels.argmax())
-        raise InvalidRecords(f"{place}, row {row}: label {batch.labels[row]:g} is neither 0 nor 1")
+    if (wrong := wrong_rows(batch, schema)).any():
+        row = int(wrong.argmax())
+        raise InvalidRecords(f"{place}, row {row}: {row_problem(batch, row, schema)}")
+
+
+def wrong_rows(batch: Batch, schema: Schema) -> NDArray[np.bool_]:
+    """Which rows [B] no model can train on; row_problem says why."""
     outside = (batch.ids < 0) | (batch.ids >= schema.feature_size)
+    wrong: NDArray[np.bool_] = ~np.isin(batch.labels, (0.0, 1.0)) | outside.any(axis=1) | ~np.isfinite(batch.values).all(axis=1)
+    return wrong
+
+
+def row_problem(batch: Batch, row: int, schema: Schema) -> str:
+    """What is wrong with a row that wrong_rows names."""
+    label, ids, values = batch.labels[row], batch.ids[row], batch.values[row]
+    if label not in (0.0, 1.0):
+        return f"label {label:g} is neither 0 nor 1"
+    outside = (ids < 0) | (ids >= schema.feature_size)
     if outside.any():
-        row, field = np.argwhere(outside)[0]
-        raise InvalidRecords(
-            f"{place}, row {row}: id {batch.ids[row, field]} is outside 0..{schema.feature_size - 1}; raise --feature-size"
-        )
-    broken = ~np.isfinite(batch.values)
-    if broken.any():
-        row, field = np.argwhere(broken)[0]
-        raise InvalidRecords(f"{place}, row {row}: value {batch.values[row, field]} of id {batch.ids[row, field]} is not finite")
+        return f"id {ids[outside.argmax()]} is outside 0..{schema.feature_size - 1}; raise --feature-size"
+    field = int((~np.isfinite(values)).argmax())
+    return f"value {values[field]} of id {ids[field]} is not finite"
 
 
 def masked_crc(payload: bytes) -> int:
@@ -144,28 +152,46 @@ def read_tfrecords(path: Path) -> Iterator[bytes]:
 
 def read_framed(file: BinaryIO, name: str) -> Iterator[bytes]:
     """Payloads of TFRecord framing from its first byte to its last, every checksum verified; `name` is for messages."""
+    for found in scan_framed(file, name):
+        if isinstance(found, InvalidRecords):
+            raise found
+        yield found
+
+
+def scan_framed(file: BinaryIO, name: str) -> Iterator[bytes | InvalidRecords]:
+    """Payloads of TFRecord framing, and in the place of a damaged one what is wrong with it.
+
+    Past a damaged payload the next record is found by its length; a damaged length or a cut record is the last thing given.
+    """
     record = 0
     while header := file.read(12):
         where = f"{name}, record {record}"
         length_ok = len(header) == 12 and masked_crc(header[:8]) == _CRC.unpack(header[8:])[0]
-        if not length_ok and record == 0:
-            kind = "gzip-compressed, decompress it first" if header[:2] == b"\x1f\x8b" else "not a TFRecord file"
-            raise InvalidRecords(f"{where}: {kind} (starts with {header[:12]!r})")
-        if len(header) < 12:
-            raise InvalidRecords(f"{where}: the file ends inside the record's header; {record} whole records before it")
         if not length_ok:
-            raise InvalidRecords(f"{where}: damaged length (checksum differs); {record} whole records before it")
+            yield _wrong_header(header, where, record)
+            return
         (length,) = _LENGTH.unpack(header[:8])
         if length > _MAX_RECORD_BYTES:
-            raise InvalidRecords(f"{where}: length {length} bytes, at most {_MAX_RECORD_BYTES} are read")
+            yield InvalidRecords(f"{where}: length {length} bytes, at most {_MAX_RECORD_BYTES} are read")
+            return
         body = file.read(length + 4)
         if len(body) < length + 4:
-            raise InvalidRecords(f"{where}: the file ends inside the record; {record} whole records before it")
+            yield InvalidRecords(f"{where}: the file ends inside the record; {record} whole records before it")
+            return
         payload = body[:length]
-        if masked_crc(payload) != _CRC.unpack(body[length:])[0]:
-            raise InvalidRecords(f"{where}: damaged payload (checksum differs)")
-        yield payload
+        damaged = masked_crc(payload) != _CRC.unpack(body[length:])[0]
+        yield InvalidRecords(f"{where}: damaged payload (checksum differs)") if damaged else payload
         record += 1
+
+
+def _wrong_header(header: bytes, where: str, record: int) -> InvalidRecords:
+    """Why the next twelve bytes are no header of a record."""
+    if record == 0:
+        kind = "gzip-compressed, decompress it first" if header[:2] == b"\x1f\x8b" else "not a TFRecord file"
+        return InvalidRecords(f"{where}: {kind} (starts with {header[:12]!r})")
+    if len(header) < 12:
+        return InvalidRecords(f"{where}: the file ends inside the record's header; {record} whole records before it")
+    return InvalidRecords(f"{where}: damaged length (checksum differs); {record} whole records before it")
 
 
 def encode_block(batch: Batch) -> bytes:
@@ -233,19 +259,37 @@ def pieces(batch: Batch, encoding: Encoding) -> Iterator[bytes]:
 
 def write_shard(path: Path, batch: Batch, encoding: Encoding) -> Shard:
     """Write rows to one file. The returned path is `<split>/<file>`, relative to the dataset."""
-    digest, size = hashlib.sha256(), 0
+    return write_stream(path, [batch], encoding)
+
+
+def write_stream(path: Path, batches: Iterable[Batch], encoding: Encoding) -> Shard:
+    """Write rows to one file as they come: the same bytes however they are divided into batches."""
+    digest, size, examples, positives = hashlib.sha256(), 0, 0, 0
     with path.open("wb") as file:
-        for piece in pieces(batch, encoding):
-            file.write(piece)
-            digest.update(piece)
-            size += len(piece)
+        for block in in_blocks(batches):
+            examples, positives = examples + len(block), positives + int(block.labels.sum())
+            for piece in pieces(block, encoding):
+                file.write(piece)
+                digest.update(piece)
+                size += len(piece)
     return Shard(
-        path=f"{path.parent.name}/{path.name}",
-        examples=len(batch),
-        positives=int(batch.labels.sum()),
-        bytes=size,
-        sha256=digest.hexdigest(),
+        path=f"{path.parent.name}/{path.name}", examples=examples, positives=positives, bytes=size, sha256=digest.hexdigest()
     )
+
+
+def in_blocks(batches: Iterable[Batch]) -> Iterator[Batch]:
+    """The rows of batches of any size in batches of BLOCK_ROWS; only the last may be smaller."""
+    waiting: list[Batch] = []
+    for batch in batches:
+        while len(batch):
+            missing = BLOCK_ROWS - sum(map(len, waiting))
+            waiting.append(batch.rows(slice(0, missing)))
+            batch = batch.rows(slice(missing, None))
+            if len(waiting[-1]) == missing:
+                yield concatenate(waiting, waiting[0].ids.shape[1]) if len(waiting) > 1 else waiting[0]
+                waiting = []
+    if waiting:
+        yield concatenate(waiting, waiting[0].ids.shape[1])
 
 
 def read_shard(path: Path, schema: Schema, encoding: Encoding) -> Iterator[Batch]:
