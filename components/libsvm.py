@@ -7,6 +7,7 @@ What other tools write is read by components/preprocess/libsvm.py, which forgive
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,14 +31,22 @@ def read_lines(path: Path, schema: Schema) -> Iterator[Batch]:
         InvalidRecords: naming file and line, counted from 1.
     """
     with path.open("rb") as file:
-        first = 1
-        while lines := list(islice(file, BLOCK_ROWS)):
-            batch = _parse(lines, schema)
-            if batch is None:
-                _name_damage(lines, schema, path, first)
-            else:
-                yield batch
-            first += len(lines)
+        for found in scan_lines(file, str(path), schema):
+            if isinstance(found, InvalidRecords):
+                raise found
+            yield found
+
+
+def scan_lines(file: BinaryIO, name: str, schema: Schema) -> Iterator[Batch | InvalidRecords]:
+    """Rows of text, and in the place of a wrong line what is wrong with it; `name` is for messages."""
+    first = 1
+    while lines := list(islice(file, BLOCK_ROWS)):
+        batch = _parse(lines, schema)
+        if batch is not None:
+            yield batch
+        else:
+            yield from (_row(line, schema, f"{name}, line {number}") for number, line in enumerate(lines, first))
+        first += len(lines)
 
 
 def _parse(lines: list[bytes], schema: Schema) -> Batch | None:
@@ -48,7 +57,8 @@ def _parse(lines: list[bytes], schema: Schema) -> Batch | None:
         return None
     grid: NDArray[np.object_] = np.array(words, dtype=object).reshape(rows, 1 + 2 * fields)
     try:
-        labels, ids, values = grid[:, 0].astype(np.float32), grid[:, 1::2].astype(np.int64), grid[:, 2::2].astype(np.float32)
+        with np.errstate(over="ignore"):
+            labels, ids, values = grid[:, 0].astype(np.float32), grid[:, 1::2].astype(np.int64), grid[:, 2::2].astype(np.float32)
         batch = Batch(labels=labels, ids=ids, values=values)
         check_batch(batch, schema, "")
     except (ValueError, OverflowError, InvalidRecords):
@@ -56,20 +66,23 @@ def _parse(lines: list[bytes], schema: Schema) -> Batch | None:
     return batch
 
 
-def _name_damage(lines: list[bytes], schema: Schema, path: Path, first: int) -> None:
-    """Raise for the first line that is wrong."""
-    for number, line in enumerate(lines, first):
-        place = f"{path}, line {number}"
-        if line[-1:] != b"\n":
-            raise InvalidRecords(f"{place}: the file ends inside the line")
-        label, *pairs = line.split(b" ")
-        if len(pairs) != schema.field_size:
-            raise InvalidRecords(f"{place}: {len(pairs)} fields, the schema says {schema.field_size}")
-        split = [pair.split(b":") for pair in pairs]
-        try:
-            ids = np.array([[int(name) for name, _ in split]], np.int64)
+def _row(line: bytes, schema: Schema, place: str) -> Batch | InvalidRecords:
+    """One row, or what is wrong with it."""
+    if line[-1:] != b"\n":
+        return InvalidRecords(f"{place}: the file ends inside the line")
+    label, *pairs = line.split(b" ")
+    if len(pairs) != schema.field_size:
+        return InvalidRecords(f"{place}: {len(pairs)} fields, the schema says {schema.field_size}")
+    split = [pair.split(b":") for pair in pairs]
+    try:
+        with np.errstate(over="ignore"):
+            ids = np.array([[int(number) for number, _ in split]], np.int64)
             values = np.array([[float(text) for _, text in split]], np.float32)
             batch = Batch(labels=np.array([float(label)], np.float32), ids=ids, values=values)
-        except (ValueError, OverflowError):
-            raise InvalidRecords(f"{place}: not label id:value id:value ...; starts with {line[:40]!r}") from None
+    except (ValueError, OverflowError):
+        return InvalidRecords(f"{place}: not label id:value id:value ...; starts with {line[:40]!r}")
+    try:
         check_batch(batch, schema, place)
+    except InvalidRecords as error:
+        return error
+    return batch

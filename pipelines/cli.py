@@ -21,6 +21,7 @@ from components.errors import InvalidConfig, WorkflowError
 from components.learning import MODELS, OPTIMIZERS, Learning
 from components.plan import STRATEGIES
 from components.records import ENCODINGS
+from pipelines.dataset_commands import dataset
 from pipelines.signals import Stopped, raising_signals
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -73,6 +74,9 @@ class Commands(click.Group):
 def main() -> None:
     """Retrain click-through-rate models, as fast as the machines allow."""
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+
+
+main.add_command(dataset)
 
 
 def format_options(command: Command) -> Command:
