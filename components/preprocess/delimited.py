@@ -1,0 +1,320 @@
+"""CSV and its relatives: cells between commas, tabs or semicolons, quoted where RFC 4180 says so.
+
+A cell that begins with a quote ends with one; it may hold separators and line ends, and quotes doubled. A quote anywhere else is
+refused, because tools disagree on what it means, and because records are found by counting quotes. Line ends are LF or
+CRLF, also in quoted cells, where CRLF is read as LF; blank lines are no rows. Text is UTF-8. An empty cell is missing, quoted or
+not, and so is one that `Columns.missing` names; "NA" is Namibia unless it stands there.
+
+Rows go through pyarrow many at a time. Where it refuses some, they are halved until the wrong one is found, and that is read cell
+by cell by the code below, which knows what to say. Both read the same rows alike; tests hold them against each other.
+"""
+
+import io
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+from numpy.typing import NDArray
+
+from components.errors import InvalidConfig, InvalidRecords
+from components.preprocess.columns import Columns
+from components.preprocess.kinds import looks_like, shown
+from components.preprocess.lines import BYTE_ORDER_MARK
+from components.preprocess.raw_rows import (
+    LABELS,
+    LARGEST_FLOAT32,
+    RawRows,
+    Reject,
+    RejectReason,
+    labels_of,
+    merged,
+    raw_schema,
+    rows_from_cells,
+    without_empty,
+)
+
+Separator = Literal[",", "\t", ";"]
+SEPARATORS: tuple[Separator, ...] = get_args(Separator)
+_NUMBER = re.compile(rb"[ \t]*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[ \t]*")
+_FEED, _QUOTE = 10, 34
+# Where so few rows are left, one of which is wrong, halving them again costs more than reading them.
+_FEW_ROWS = 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class Delimited:
+    """How a table is written: what stands between cells, and the names of its columns where the file has no header."""
+
+    separator: Separator = ","
+    names: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.separator not in SEPARATORS:
+            raise InvalidConfig(f"separator {self.separator!r} is none of {', '.join(map(repr, SEPARATORS))}")
+
+
+class _Refused(Exception):
+    """Why a record is no row; carried to where its line is known."""
+
+    def __init__(self, reason: RejectReason, sentence: str) -> None:
+        super().__init__(sentence)
+        self.reason, self.sentence = reason, sentence
+
+
+def end_of_records(data: bytes) -> int:
+    """How many bytes of `data`, which begins at the start of a record, are whole records with their line ends."""
+    if b'"' not in data:
+        return data.rfind(b"\n") + 1
+    ends = _record_ends(np.frombuffer(data, np.uint8))
+    return int(ends[-1]) + 1 if len(ends) else 0
+
+
+def read_header(data: bytes, form: Delimited, place: str) -> tuple[tuple[str, ...], bytes]:
+    """Names of the columns, and the record that holds them with its line end (and byte order mark); none if names are declared.
+
+    Args:
+        data: the beginning of a file with at least its first record.
+    Raises:
+        InvalidRecords: the first record is no header.
+    """
+    mark = len(BYTE_ORDER_MARK) if data.startswith(BYTE_ORDER_MARK) else 0
+    if form.names:
+        return form.names, data[:mark]
+    ends = _record_ends(np.frombuffer(data, np.uint8))
+    length = int(ends[0]) + 1 if len(ends) else len(data)
+    record = data[mark:length].removesuffix(b"\n").removesuffix(b"\r").replace(b"\r\n", b"\n")
+    try:
+        cells = [cell.decode() for cell in _cells(record, form.separator.encode())]
+    except UnicodeDecodeError as error:
+        raise InvalidRecords(f"{place}, line 1: the header is not UTF-8 ({shown(record)}); convert the file") from error
+    except _Refused as error:
+        raise InvalidRecords(f"{place}, line 1: {error.sentence}") from error
+    others = [other for other in SEPARATORS if other != form.separator and len(cells) == 1 and other in cells[0]]
+    if others:
+        raise InvalidRecords(f"{place}, line 1: one column in {shown(record)}; is the separator {others[0]!r}?")
+    return tuple(cells), data[:length]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DelimitedParser:
+    """Turns the text of one file into rows, chunk by chunk. `names` are the columns in the order of the file.
+
+    Raises, when it is made:
+        InvalidRecords: the columns are not as declared.
+    """
+
+    path: Path
+    names: tuple[str, ...]
+    separator: Separator
+    columns: Columns
+
+    def __post_init__(self) -> None:
+        self.columns.check_header(self.names, str(self.path))
+
+    def parse(self, data: bytes, first: int) -> RawRows:
+        """Rows of whole records, without header; `first` is the number of the first line."""
+        text = data.replace(b"\r\n", b"\n").removesuffix(b"\r") if b"\r" in data else data
+        octets = np.frombuffer(text, np.uint8)
+        feeds = np.flatnonzero(octets == _FEED)
+        ends = _record_ends(octets, feeds)
+        if text and (not len(ends) or ends[-1] < len(text) - 1):
+            ends = np.append(ends, len(text))
+        starts = np.concatenate([[0], ends[:-1] + 1]).astype(np.int64)[: len(ends)]
+        numbers = first + np.searchsorted(feeds, starts)
+        filled = ends > starts
+        records = _Records(text=text, starts=starts[filled], ends=ends[filled], numbers=numbers[filled])
+        return merged(self._parse(records), self.columns)
+
+    def _parse(self, records: "_Records") -> list[RawRows]:
+        if not len(records.starts):
+            return []
+        if (batch := self._many(records.whole(), len(records.starts))) is not None:
+            return [RawRows(batch=batch, numbers=records.numbers)]
+        if len(records.starts) <= _FEW_ROWS:
+            return [self._one_by_one(records)]
+        middle = len(records.starts) // 2
+        return self._parse(records.part(slice(0, middle))) + self._parse(records.part(slice(middle, None)))
+
+    def _many(self, text: bytes, rows: int) -> pa.RecordBatch | None:
+        """All rows at once; None when anything is unusual."""
+        if (
+            b"\r" in text
+            or b"\0" in text
+            or text.startswith(BYTE_ORDER_MARK)
+            or not _quotes_are_legal(text, self.separator.encode())
+        ):
+            return None
+        schema = raw_schema(self.columns)
+        numeric = {self.columns.label, *self.columns.numeric}
+        wanted = [str(self.names.index(name)) for name in self.columns.read]
+        types = [pa.float64() if name in numeric else pa.string() for name in self.columns.read]
+        try:
+            table = pyarrow.csv.read_csv(
+                io.BytesIO(text),
+                # Names of ours, because those of the file may be empty.
+                read_options=pyarrow.csv.ReadOptions(
+                    use_threads=False, block_size=len(text) + 1, column_names=[str(index) for index in range(len(self.names))]
+                ),
+                parse_options=pyarrow.csv.ParseOptions(delimiter=self.separator, newlines_in_values=b'"' in text),
+                convert_options=pyarrow.csv.ConvertOptions(
+                    include_columns=wanted,
+                    column_types=dict(zip(wanted, types, strict=True)),
+                    null_values=["", *self.columns.missing],
+                    strings_can_be_null=True,
+                ),
+            ).combine_chunks()
+        except pa.ArrowInvalid:
+            return None
+        if len(table) != rows:
+            return None
+        arrays = {name: table.column(place).chunk(0) for place, name in enumerate(self.columns.read)}
+        labels = labels_of(arrays[self.columns.label].to_numpy(zero_copy_only=False))
+        lists = [self._lists(arrays[column.name], column.separator, column.values) for column in self.columns.multi_valued]
+        in_range = (_in_range(arrays[name]) for name in self.columns.numeric)
+        if np.isnan(labels).any() or any(array is None for array in lists) or not all(in_range):
+            return None
+        plain = [arrays[name] for name in (*self.columns.numeric, *self.columns.categorical)]
+        split = [] if self.columns.split is None else [arrays[self.columns.split]]
+        return pa.RecordBatch.from_arrays([pa.array(labels), *plain, *lists, *split], schema=schema)
+
+    def _lists(self, texts: pa.Array, separator: str, values: int) -> pa.Array | None:
+        lists = without_empty(pc.split_pattern(texts, separator))
+        longest = pc.max(pc.list_value_length(lists)).as_py() or 0
+        return lists if longest <= values else None
+
+    def _one_by_one(self, records: "_Records") -> RawRows:
+        rows: list[list[object]] = []
+        numbers: list[int] = []
+        rejects: list[Reject] = []
+        for number, record in records.numbered():
+            try:
+                if record.strip(b" "):
+                    rows.append(self._row(record))
+                    numbers.append(number)
+            except _Refused as error:
+                message = f"{self.path}, line {number}: {error.sentence}"
+                rejects.append(Reject(number=number, reason=error.reason, message=message))
+        cells = list(zip(*rows, strict=True)) or [()] * len(raw_schema(self.columns))
+        return RawRows(batch=rows_from_cells(cells, self.columns), numbers=np.array(numbers, np.int64), rejects=tuple(rejects))
+
+    def _row(self, record: bytes) -> list[object]:
+        """The cells of one record in the order of a batch; every failing reason is named."""
+        cells = _cells(record, self.separator.encode())
+        if len(cells) != len(self.names):
+            kind = looks_like(record, but_not="CSV" if self.separator == "," else "raw Criteo")
+            raise _Refused("columns", f"{len(self.names)} columns expected, {len(cells)} found{kind}")
+        by_name = dict(zip(self.names, cells, strict=True))
+        columns = self.columns
+        row: list[object] = [self._label(by_name[columns.label])]
+        row += [self._number(name, by_name[name]) for name in columns.numeric]
+        row += [self._text(name, by_name[name]) for name in columns.categorical]
+        for column in columns.multi_valued:
+            text = self._text(column.name, by_name[column.name])
+            values = [value for value in (text or "").split(column.separator) if value]
+            if len(values) > column.values:
+                found = f"column {column.name}: {len(values)} values in {shown(by_name[column.name])}"
+                raise _Refused("values", f"{found}, at most {column.values} are declared")
+            row.append(values or None)
+        return row if columns.split is None else [*row, self._text(columns.split, by_name[columns.split])]
+
+    def _label(self, cell: bytes) -> float:
+        if self._is_missing(cell):
+            raise _Refused("missing label", f"column {self.columns.label}: the label is missing")
+        label = LABELS.get(float(cell)) if _NUMBER.fullmatch(cell) else None
+        if label is None:
+            raise _Refused("label", f"column {self.columns.label}: label {shown(cell)} is none of 0, 1, -1, +1")
+        return label
+
+    def _number(self, name: str, cell: bytes) -> float | None:
+        if self._is_missing(cell):
+            return None
+        if not _NUMBER.fullmatch(cell):
+            raise _Refused("number", f"column {name}: {shown(cell)} is not a number")
+        if abs(value := float(cell)) > LARGEST_FLOAT32:
+            raise _Refused("number", f"column {name}: {shown(cell)} is not finite as float32")
+        return value
+
+    def _text(self, name: str, cell: bytes) -> str | None:
+        try:
+            return None if self._is_missing(cell) else cell.decode()
+        except UnicodeDecodeError:
+            raise _Refused("encoding", f"column {name}: {shown(cell)} is not UTF-8; convert the file") from None
+
+    def _is_missing(self, cell: bytes) -> bool:
+        return not cell or cell.decode(errors="surrogateescape") in self.columns.missing
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Records:
+    """Records that follow one another: where in the text each starts and ends, and the number of its first line."""
+
+    text: bytes
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    numbers: NDArray[np.int64]
+
+    def part(self, chosen: slice) -> "_Records":
+        return _Records(text=self.text, starts=self.starts[chosen], ends=self.ends[chosen], numbers=self.numbers[chosen])
+
+    def whole(self) -> bytes:
+        return self.text[self.starts[0] : self.ends[-1]]
+
+    def numbered(self) -> list[tuple[int, bytes]]:
+        places = zip(self.numbers.tolist(), self.starts.tolist(), self.ends.tolist(), strict=True)
+        return [(number, self.text[start:end]) for number, start, end in places]
+
+
+def _record_ends(octets: NDArray[np.uint8], feeds: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
+    """Places of the line feeds that end a record: those with an even number of quotes before them."""
+    feeds = np.flatnonzero(octets == _FEED) if feeds is None else feeds
+    quotes = np.flatnonzero(octets == _QUOTE)
+    return feeds if not len(quotes) else feeds[np.searchsorted(quotes, feeds) % 2 == 0]
+
+
+def _stray_quotes(text: bytes, separator: bytes) -> NDArray[np.int64]:
+    """Places of the quotes that RFC 4180 does not know: opening inside a cell, closing before its end, or never closed."""
+    octets = np.frombuffer(text, np.uint8)
+    quotes = np.flatnonzero(octets == _QUOTE)
+    borders = (separator[0], _FEED, _QUOTE)  # a quote beside a quote is one of a doubled pair
+    opening, closing = quotes[0::2], quotes[1::2]
+    unopened = opening[(opening > 0) & ~np.isin(octets[opening - 1], borders)]
+    followed = closing[closing < len(text) - 1]
+    unclosed = followed[~np.isin(octets[followed + 1], borders)]
+    return np.sort(np.concatenate([unopened, unclosed, opening[len(closing) :]]))
+
+
+def _quotes_are_legal(text: bytes, separator: bytes) -> bool:
+    return b'"' not in text or not len(_stray_quotes(text, separator))
+
+
+def _cells(record: bytes, separator: bytes) -> list[bytes]:
+    """The cells of one record without their quotes."""
+    if b"\0" in record:
+        raise _Refused("NUL", "a NUL byte; this is not a text file")
+    if b'"' in record and len(stray := _stray_quotes(record, separator)):
+        start = max(record.rfind(b"\n", 0, stray[0]) + 1, int(stray[0]) - 10)
+        near = f"near {shown(record[start : start + 30].splitlines()[0])}"
+        hint = "quote the whole cell and double the quotes in it"
+        raise _Refused("quotes", f"a quote that neither begins nor ends a cell, or is never closed, {near}; {hint}")
+    cells: list[bytes] = []
+    open_cell: list[bytes] = []
+    is_open = False
+    for piece in record.split(separator):
+        open_cell.append(piece)
+        is_open ^= piece.count(b'"') % 2 == 1
+        if not is_open:
+            cells.append(separator.join(open_cell))
+            open_cell = []
+    if any(b"\r" in cell and not cell.startswith(b'"') for cell in cells):
+        raise _Refused("carriage return", "a carriage return inside the line (old Mac line ends?); convert line ends to LF")
+    return [cell[1:-1].replace(b'""', b'"') if cell.startswith(b'"') else cell for cell in cells]
+
+
+def _in_range(numbers: pa.Array) -> bool:
+    found = numbers.to_numpy(zero_copy_only=False)[numbers.is_valid().to_numpy(zero_copy_only=False)]
+    return bool((np.abs(found) <= LARGEST_FLOAT32).all())
