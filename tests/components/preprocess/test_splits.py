@@ -1,0 +1,164 @@
+"""Splits and draws: expected values worked out by hand, or by SplitMix64's published outputs."""
+
+from datetime import UTC, datetime
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.errors import InvalidConfig, InvalidRecords
+from components.preprocess.splits import (
+    bound_of,
+    boundary_of,
+    calibrated,
+    check_times,
+    held_out_by_fraction,
+    held_out_by_hash,
+    held_out_by_time,
+    kept,
+    last_day,
+    mixed,
+    parsed_time,
+    row_keys,
+    times_of,
+)
+
+ROWS = np.arange(1, 100_001)
+
+
+def test_mixing_gives_the_published_outputs_of_splitmix64() -> None:
+    """The first outputs from seed 1234567, as in the test vectors of Rosetta Code and of the xoshiro authors' splitmix64.c."""
+    states = np.array([1234567 + k * 0x9E3779B97F4A7C15 & 2**64 - 1 for k in range(5)], np.uint64)
+    assert mixed(states).tolist() == [
+        6457827717110365317,
+        3203168211198807973,
+        9817491932198370423,
+        4593380528125082431,
+        16408922859458223821,
+    ]
+
+
+def test_keys_differ_by_row_file_and_seed_and_not_by_how_rows_are_divided() -> None:
+    keys = row_keys(7, 2, ROWS)
+    assert keys.dtype == np.uint64
+    assert len(np.unique(keys)) == len(ROWS)
+    parts = [row_keys(7, 2, part) for part in np.array_split(ROWS, 9)]
+    np.testing.assert_array_equal(keys, np.concatenate(parts))
+    for other in (row_keys(8, 2, ROWS), row_keys(7, 3, ROWS), row_keys(2, 7, ROWS)):
+        assert not np.isin(keys, other).any()
+
+
+def test_the_order_of_keys_is_a_uniform_shuffle() -> None:
+    """Each of ten rows is in each place about 1000 times of 10,000: chi-squared with 81 degrees of freedom, 99.9 % below 126."""
+    places = np.array([np.argsort(row_keys(seed, 0, np.arange(10))) for seed in range(10_000)])
+    counts = np.array([np.bincount(places[:, place], minlength=10) for place in range(10)])
+    assert float(((counts - 1000) ** 2 / 1000).sum()) < 126
+
+
+@pytest.mark.parametrize("fraction", [0.001, 0.1, 0.5, 0.9])
+def test_a_fraction_of_the_rows_is_held_out(fraction: float) -> None:
+    found = held_out_by_fraction(row_keys(1, 0, ROWS), fraction).mean()
+    assert abs(found - fraction) < 4 * np.sqrt(fraction * (1 - fraction) / len(ROWS))
+    assert int(bound_of(fraction)) == pytest.approx(fraction * 2**64)
+
+
+def test_rows_of_one_text_stand_on_one_side() -> None:
+    users = [f"u{i % 1000}" for i in range(5000)] + [None, ""]
+    held_out = held_out_by_hash(pa.array(users), 0.3, seed=1)
+    by_user = held_out[:5000].reshape(5, 1000)
+    assert (by_user == by_user[0]).all()
+    assert 0.24 < held_out.mean() < 0.36
+    assert held_out[-1] == held_out[-2]
+    alone = held_out_by_hash(pa.array(["u17"]), 0.3, seed=1)
+    assert alone[0] == held_out[17]
+    assert (held_out_by_hash(pa.array(users), 0.3, seed=2) != held_out).any()
+    assert held_out_by_hash(pa.array([], pa.string()), 0.3, seed=1).tolist() == []
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("1970-01-02", datetime(1970, 1, 2, tzinfo=UTC)),
+        ("2026-12-02", datetime(2026, 12, 2, tzinfo=UTC)),
+        ("20261202", datetime(2026, 12, 2, tzinfo=UTC)),
+        ("2026-12-02 10:30:05", datetime(2026, 12, 2, 10, 30, 5, tzinfo=UTC)),
+        ("2026-12-02T10:30:05.75Z", datetime(2026, 12, 2, 10, 30, 5, tzinfo=UTC)),
+        ("2026-12-02T01:30:00+02:00", datetime(2026, 12, 1, 23, 30, tzinfo=UTC)),
+        ("1764671405", datetime(2025, 12, 2, 10, 30, 5, tzinfo=UTC)),
+        ("1764671405.9", datetime(2025, 12, 2, 10, 30, 5, tzinfo=UTC)),
+    ],
+)
+def test_times(text: str, moment: datetime) -> None:
+    assert parsed_time(text) == int(moment.timestamp())
+
+
+@pytest.mark.parametrize(
+    "text", ["", "yesterday", "14102100", "2026-13-01", "2026-12-02T25:00", "1764671405000", "12", "1e9", "-1"]
+)
+def test_what_is_no_time(text: str) -> None:
+    assert parsed_time(text) is None
+    with pytest.raises(InvalidConfig, match=r"a time is ISO 8601 \(2026-12-02"):
+        boundary_of(text)
+
+
+@given(st.text(max_size=30))
+def test_any_text_is_a_time_or_none(text: str) -> None:
+    assert isinstance(parsed_time(text), int | None)
+
+
+def test_the_last_day_validates() -> None:
+    texts = ["2026-12-01T23:59:59", "2026-12-02", "2026-11-30", "2026-12-02T08:00:00"]
+    times = times_of(pa.array(texts))
+    assert times.wrong is None
+    boundary = last_day(int(times.seconds.max()))
+    assert boundary == boundary_of("2026-12-02")
+    assert held_out_by_time(times.seconds, boundary).tolist() == [False, True, False, True]
+    check_times(int(times.seconds.min()), int(times.seconds.max()), boundary, "hour")
+
+
+def test_the_first_row_without_a_time_is_told() -> None:
+    assert times_of(pa.array(["2026-12-02", None, "x"])).wrong == 1
+    assert times_of(pa.array(["2026-12-02", "2026-12-03", "x"])).wrong == 2
+    assert times_of(pa.array([], pa.string())).wrong is None
+    assert times_of(pa.array([None], pa.string())).wrong == 0
+
+
+@pytest.mark.parametrize(
+    ("boundary", "side"),
+    [("2026-12-02", "train"), ("2026-12-01", "train"), ("2026-12-04", "validate")],
+)
+def test_a_boundary_leaves_rows_on_both_sides(boundary: str, side: str) -> None:
+    with pytest.raises(InvalidRecords) as caught:
+        check_times(boundary_of("2026-12-02"), boundary_of("2026-12-03T10:00:00Z"), boundary_of(boundary), "hour")
+    message = (
+        f"column hour: times are from 2026-12-02 to 2026-12-03T10:00:00Z, so no row is left to {side} when those from {boundary}"
+    )
+    assert str(caught.value).startswith(message)
+
+
+def test_every_positive_row_stays_and_a_share_of_the_others() -> None:
+    labels = (ROWS % 10 == 0).astype(np.float32)
+    keys = row_keys(3, 0, ROWS)
+    stays = kept(labels, keys, 0.25)
+    assert stays[labels > 0].all()
+    assert stays[labels == 0].mean() == pytest.approx(0.25, abs=0.006)
+    # The draw is another than the one that holds rows out.
+    held_out = held_out_by_fraction(keys, 0.1)
+    assert stays[(labels == 0) & held_out].mean() == pytest.approx(0.25, abs=0.02)
+    assert kept(labels, keys, 1.0).all()
+
+
+@pytest.mark.parametrize("rate", [0.0, -0.5, 1.5, float("nan")])
+def test_a_rate_is_a_share(rate: float) -> None:
+    with pytest.raises(InvalidConfig, match="must be above 0 and at most 1"):
+        kept(np.zeros(1, np.float32), np.zeros(1, np.uint64), rate)
+
+
+@pytest.mark.parametrize(
+    ("sampled", "rate", "true"), [(0.5, 0.01, 1 / 101), (1 / 11, 0.1, 1 / 101), (0.3, 1.0, 0.3), (0.0, 0.1, 0), (1, 0.1, 1)]
+)
+def test_probabilities_are_corrected_for_the_rows_left_out(sampled: float, rate: float, true: float) -> None:
+    """1 click in 101 rows: with 1 of 100 others kept the model sees 1 in 2, with 10 of 100 it sees 1 in 11."""
+    assert calibrated(np.array([sampled]), rate)[0] == pytest.approx(true)
