@@ -1,0 +1,90 @@
+"""transform.json: a fitted transform on disk, beside the dataset and the model that were made with it.
+
+    {"format": "ctrflow transform", "format_version": 1, "sha256": ..., "transform": {"columns": ..., "numbers": [...], ...}}
+
+`transform` has the fields of transform.py by name; `sha256` is that of its canonical JSON (sorted keys, no blanks), so that a
+changed token or number is noticed. Bytes of a token that are not UTF-8 stand as lone surrogates (Python's surrogateescape).
+"""
+
+import hashlib
+import json
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+from components.documents import read_json, wrong_value
+from components.errors import InvalidRecords, WorkflowError
+from components.preprocess.columns import Columns, MultiValued
+from components.preprocess.transform import CategoryField, NumberField, Transform
+from components.storage import write_text_atomic
+
+TRANSFORM = "transform.json"
+FORMAT, FORMAT_VERSION = "ctrflow transform", 1
+Part = TypeVar("Part")
+
+
+def _canonical(document: object) -> str:
+    return json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def transform_digest(transform: Transform) -> str:
+    """SHA-256 of the canonical form: two datasets may be trained together only if theirs are equal."""
+    return hashlib.sha256(_canonical(asdict(transform)).encode()).hexdigest()
+
+
+def write_transform(path: Path, transform: Transform) -> None:
+    """Write the file, whole or not at all."""
+    content, digest = _canonical(asdict(transform)), transform_digest(transform)
+    opening = f'{{"format":"{FORMAT}","format_version":{FORMAT_VERSION},"sha256":"{digest}","transform":'
+    write_text_atomic(path, f"{opening}{content}}}\n")
+
+
+def read_transform(path: Path) -> Transform:
+    """The transform of a file.
+
+    Raises:
+        InvalidRecords: none there, of another version, or changed since it was written.
+    """
+    try:
+        document = read_json(path)
+    except FileNotFoundError:
+        raise InvalidRecords(f"{path}: no such file; preprocess the training data to fit a transform") from None
+    except (OSError, ValueError) as error:
+        raise InvalidRecords(f"{path}: cannot be read as JSON ({error}); copy it again from its dataset") from error
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise InvalidRecords(f"{path}: not a {FORMAT}; give the {TRANSFORM} of a dataset or model")
+    if document.get("format_version") != FORMAT_VERSION:
+        found = document.get("format_version")
+        raise InvalidRecords(f"{path}: format_version {FORMAT_VERSION} is expected, not {found!r}; fit it again with this release")
+    content = document.get("transform")
+    if hashlib.sha256(_canonical(content).encode()).hexdigest() != document.get("sha256"):
+        raise InvalidRecords(f"{path}: damaged or edited (its sha256 differs); copy it again from its dataset")
+    try:
+        transform = _transform(content)
+    except (KeyError, TypeError, AttributeError, WorkflowError) as error:
+        raise InvalidRecords(f"{path}: not a whole transform ({error}); copy it again from its dataset") from error
+    if wrong := wrong_value(Transform, transform, "transform"):
+        raise InvalidRecords(f"{path}: {wrong}; copy it again from its dataset")
+    return transform
+
+
+def _part(kind: type[Part], document: dict[str, Any]) -> Part:
+    """A dataclass from its object, lists as tuples; all keys must be there and no others."""
+    names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
+    if names != document.keys():
+        raise TypeError(f"missing or unknown keys: {', '.join(sorted(names ^ document.keys()))}")
+    return kind(**{key: tuple(value) if isinstance(value, list) else value for key, value in document.items()})
+
+
+def _transform(document: Any) -> Transform:
+    columns = document["columns"]
+    lists = [_part(MultiValued, each) for each in columns["multi_valued"]]
+    return _part(
+        Transform,
+        {
+            **document,
+            "columns": _part(Columns, {**columns, "multi_valued": lists}),
+            "numbers": [_part(NumberField, each) for each in document["numbers"]],
+            "categories": [_part(CategoryField, each) for each in document["categories"]],
+        },
+    )
