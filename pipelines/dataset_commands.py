@@ -72,6 +72,6 @@ def convert(folder: Path, out: Path, encoding: Any, shards: int | None, processe
 
 
 def _cpus() -> int:
-    from components.train.program.resources import usable_cpus
+    from components.resources import usable_cpus
 
     return usable_cpus().count
