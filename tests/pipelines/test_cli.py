@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -37,6 +38,30 @@ def test_the_steps_one_by_one(ctrflow: Run, tmp_path: Path) -> None:
     assert ring["final_loss"] == pytest.approx(single["final_loss"], rel=1e-4)
     for page in ("dataset", "profile/report", "plan/report", "trained/report", "evaluation/report", "evaluation/promotion/report"):
         assert (tmp_path / f"{page}.html").is_file()
+
+
+def test_training_goes_on_from_a_model_whose_vocabulary_has_grown_since(ctrflow: Run, tmp_path: Path) -> None:
+    rows = "".join(f"{row % 2} {row % 30}:1 {30 + row % 50}:1\n" for row in range(400))
+    (tmp_path / "clicks.libsvm").write_text(rows)
+
+    def ok(*arguments: object) -> str:
+        done = ctrflow(*arguments, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        return done.stderr
+
+    for day, ids in (("monday", 100), ("tuesday", 130)):
+        ok("preprocess", "clicks.libsvm", day, "--format", "libsvm", "--feature-size", ids)
+    # One optimizer that steps by the gradient, at no rate: what the second training ends with is what it began with.
+    learned = ("--embedding-size", 4, "--deep-layers", 8, "--batch-size", 64, "--optimizer", "sgd")
+    ok("train", "monday", "first", *learned, "--steps", 5, "--learning-rate", 0.1)
+    log = ok("train", "tuesday", "second", *learned, "--steps", 2, "--learning-rate", 1e-12, "--warm-start", "first/model")
+    first, second = (np.load(tmp_path / name / "model/weights.npz") for name in ("first", "second"))
+    np.testing.assert_allclose(second["table"][:100], first["table"], atol=1e-9)
+    assert second["table"].shape[0] == 130
+    checksum = json.loads((tmp_path / "first/model/model.json").read_text())["parameter_checksum"]
+    found = json.loads((tmp_path / "second/training.json").read_text())["warm_start"]
+    assert found == {"rows_kept": 100, "rows_new": 30, "champion_checksum": checksum}
+    assert f"warm start from champion {checksum[:12]}: 100 rows kept, 30 new" in log
 
 
 @pytest.mark.parametrize(

@@ -61,12 +61,12 @@ def test_one_line_a_step_then_a_table(first: tuple[Path, "subprocess.CompletedPr
     assert "Traceback" not in done.stdout + done.stderr
 
 
-def test_a_second_run_from_the_compiled_yaml_meets_the_first_ones_champion(
+def test_a_second_run_from_the_compiled_yaml_starts_from_and_meets_the_first_ones_champion(
     first: tuple[Path, "subprocess.CompletedProcess[str]"], ctrflow: Run
 ) -> None:
     folder, _ = first
     assert ctrflow("compile", "retrain.yaml", cwd=folder).returncode == 0
-    done = ctrflow("run", "--sample-rows", 20_000, *SHORT, "--pipeline", "retrain.yaml", cwd=folder)
+    done = ctrflow("run", "--sample-rows", 20_000, *SHORT, "--warm-start", "--pipeline", "retrain.yaml", cwd=folder)
     assert done.returncode == 0, done.stdout + done.stderr
     run, _ = newest(folder)
     evaluation = json.loads((run / "evaluate/evaluation").read_text())
@@ -74,6 +74,11 @@ def test_a_second_run_from_the_compiled_yaml_meets_the_first_ones_champion(
     assert evaluation["champion"]["auc"] > 0.6
     plan = json.loads((run / "select-strategy/plan").read_text())
     assert plan["strategy"] == "single"
+    champion = json.loads((folder / "models/deepfm/versions/1/model/model.json").read_text())
+    # Raw Criteo logs have a table of 200,000 ids unless told otherwise.
+    kept = {"rows_kept": 200_000, "rows_new": 0, "champion_checksum": champion["parameter_checksum"]}
+    assert json.loads((run / "train/training").read_text())["warm_start"] == kept
+    assert "200000 rows kept, 0 new" in (run / "logs/train.log").read_text()
 
 
 def test_bad_data_ends_the_run_with_one_line_and_no_dataset(ctrflow: Run, tmp_path: Path) -> None:
