@@ -12,6 +12,9 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parent
 SOURCES = (FOLDER / "kernels.cc", FOLDER / "shared_memory.cc")
+# What the library is compiled for, in Linux's words and the compiler's. Not -march=native: an image is built on one machine and
+# runs on another. Both are in every x86 instance since 2014; a CPU without them ends a process by SIGILL, so `kernels.load` asks.
+INSTRUCTIONS = ("avx2", "fma") if platform.machine() in ("x86_64", "AMD64") else ()
 
 
 def tensorflow_version() -> str:
@@ -32,11 +35,8 @@ def library_name() -> str:
 
 
 def compiler_flags() -> tuple[str, ...]:
-    """What the operations need of the compiler, besides TensorFlow's own flags.
-
-    Not -march=native: an image is built on one machine and runs on another. AVX2 and FMA are in every x86 instance since 2014.
-    """
-    machine = ("-mavx2", "-mfma") if platform.machine() in ("x86_64", "AMD64") else ()
+    """What the operations need of the compiler, besides TensorFlow's own flags."""
+    machine = (f"-m{instructions}" for instructions in INSTRUCTIONS)
     return ("-shared", "-fPIC", "-O3", "-DNDEBUG", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math", *machine)
 
 

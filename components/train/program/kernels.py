@@ -6,7 +6,7 @@ most of a step. A served model needs none of this: `Model.logits` is plain Tenso
 Shapes: B rows of the batch, F fields, N = B * F cells, U distinct ids, D embedding size, E = 1 + D numbers a row.
 """
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -14,7 +14,8 @@ import tensorflow as tf
 
 from components.errors import WorkflowError
 from components.learning import OptimizerName
-from components.train.program.kernel_library import library_path
+from components.train.program.kernel_library import INSTRUCTIONS, library_path
+from components.train.program.precision import cpu_flags
 
 REMEDY = "run python images/training/build_kernels.py"
 
@@ -35,13 +36,30 @@ class Cells(NamedTuple):
     starts_U1: Any
 
 
+def check_cpu(flags: Set[str]) -> None:
+    """Refuse a CPU that would end this process by SIGILL.
+
+    Args:
+        flags: of the CPU; empty where they are not known, which is no reason to refuse.
+    Raises:
+        WorkflowError: the CPU lacks instructions that the library is compiled for.
+    """
+    missing = [name for name in INSTRUCTIONS if name not in flags]
+    if flags and missing:
+        raise WorkflowError(
+            f"this CPU has no {' and no '.join(missing)}, which the compiled operations need; train on a machine with"
+            " them: Intel since Haswell, AMD since Excavator"
+        )
+
+
 @cache
 def load() -> Any:
     """The operations; every process that runs them, also as another's server, must have called this.
 
     Raises:
-        WorkflowError: the library was not built, or not for this source and TensorFlow.
+        WorkflowError: the library was not built, or not for this source and TensorFlow, or the CPU cannot run it.
     """
+    check_cpu(cpu_flags())
     path = library_path()
     if not path.is_file():
         raise WorkflowError(f"{path}: missing, the compiled operations; {REMEDY}")

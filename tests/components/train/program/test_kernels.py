@@ -1,5 +1,6 @@
 """The compiled operations equal plain TensorFlow and the formulas, to float tolerance, and do not depend on threads."""
 
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from components.train.program import kernels
 from components.train.program.config import TrainConfig
 from components.train.program.embedding import apply_to_rows
 from components.train.program.export import Scorer
+from components.train.program.kernel_library import library_path
 from components.train.program.kernels import embedding_terms, expand_rows, gather_rows, group_by_id, sum_rows
 from components.train.program.model import loss, make_model
 from components.train.program.optimizers import effective_rate
@@ -111,6 +113,28 @@ def test_rows_are_repeated_for_their_cells_and_their_gradients_summed() -> None:
         value = tf.reduce_sum(expanded * tf.constant([[[1.0, 1.0], [2.0, 3.0]], [[5.0, 0.5], [0.0, 7.0]]]))
     np.testing.assert_array_equal(expanded, [[[1.0, 2.0], [10.0, 20.0]], [[1.0, 2.0], [1.0, 2.0]]])
     np.testing.assert_array_equal(tape.gradient(value, rows), [[2.0, 3.0], [6.0, 8.5]])
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="other machines have no instructions to lack")
+@pytest.mark.parametrize(
+    ("flags", "missing"),
+    [("fpu sse4_2 avx", "no avx2 and no fma"), ("fpu avx avx2", "no fma,"), ("fpu avx fma", "no avx2,")],
+)
+def test_a_cpu_without_the_instructions_is_refused_instead_of_ending_by_sigill(
+    monkeypatch: pytest.MonkeyPatch, flags: str, missing: str
+) -> None:
+    # What this machine has is what the tests above ran on.
+    monkeypatch.setattr(kernels, "cpu_flags", lambda: frozenset(flags.split()))
+    with pytest.raises(WorkflowError, match=f"this CPU has {missing}"):
+        kernels.load.__wrapped__()
+
+
+def test_the_library_holds_no_wider_instructions_than_a_cpu_is_asked_for() -> None:
+    if platform.machine() != "x86_64":
+        pytest.skip("the instructions are those of x86")
+    code = subprocess.run(["objdump", "-d", str(library_path())], capture_output=True, text=True, check=True).stdout
+    assert "ymm" in code
+    assert "zmm" not in code
 
 
 def test_the_learning_rate_rises_over_the_warm_up_to_its_value_times_its_factor() -> None:
