@@ -345,45 +345,34 @@ absl::Status GatheredShape(InferenceContext* c, int input) {
   return absl::OkStatus();
 }
 
-REGISTER_OP("CtrflowHostMean")
+// An operation of class Exchange: what says where its memory is, and that it must run even when nobody uses what it gives.
+#define REGISTER_EXCHANGE(name) \
+  REGISTER_OP(name).Attr("file: int").Attr("rank: int").Attr("ranks: int").Attr("channel: int").SetIsStateful()
+
+REGISTER_EXCHANGE("CtrflowHostMean")
     .Input("tensors: N * float")
     .Output("means: N * float")
     .Attr("N: int >= 1")
-    .Attr("file: int")
-    .Attr("rank: int")
-    .Attr("ranks: int")
-    .Attr("channel: int")
-    .SetIsStateful()
     .SetShapeFn([](InferenceContext* c) {
       for (int i = 0; i < c->num_inputs(); ++i) c->set_output(i, c->input(i));
       return absl::OkStatus();
     });
 
-REGISTER_OP("CtrflowHostGather")
+REGISTER_EXCHANGE("CtrflowHostGather")
     .Input("tensors: T")
     .Output("gathered: T")
     .Attr("T: list({float, int32})")
-    .Attr("file: int")
-    .Attr("rank: int")
-    .Attr("ranks: int")
-    .Attr("channel: int")
-    .SetIsStateful()
     .SetShapeFn([](InferenceContext* c) {
       for (int i = 0; i < c->num_inputs(); ++i) TF_RETURN_IF_ERROR(GatheredShape(c, i));
       return absl::OkStatus();
     });
 
-REGISTER_OP("CtrflowHostAlltoall")
+REGISTER_EXCHANGE("CtrflowHostAlltoall")
     .Input("rows: T")
     .Input("splits: int32")
     .Output("received: T")
     .Output("counts: int32")
     .Attr("T: {float, int32}")
-    .Attr("file: int")
-    .Attr("rank: int")
-    .Attr("ranks: int")
-    .Attr("channel: int")
-    .SetIsStateful()
     .SetShapeFn([](InferenceContext* c) {
       c->set_output(1, c->input(1));
       return GatheredShape(c, 0);
