@@ -129,6 +129,10 @@ class HorovodRing:
         own = state_checksum([*self._optimizer.named(self._step).values(), *self._placement.replicated()])
         return {f"rank {rank}": checksum for rank, checksum in enumerate(hvd.allgather_object(own))}
 
+    def end(self) -> None:
+        """End Horovod's threads on all ranks together; nothing can be exchanged after it."""
+        hvd.shutdown()
+
     def figures(self) -> dict[str, Any]:
         """What training.json says of this strategy alone."""
         held = [self._placement.bytes_of(rank) for rank in range(self.size)]

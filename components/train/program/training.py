@@ -196,6 +196,8 @@ def train(container: Container, config: TrainConfig, rank: int, started: float, 
         measured = {}
     if config.probe == "none":
         write_trained_model(container, config, manifest, model, strategy, division, measured)
+    if config.strategy == "horovod":
+        strategy.end()
     if division.rank == 0:
         write_json(container.output_data / TRAINING, measured)
         log.info("trained %d examples, %.0f examples/s", measured["examples"], measured["examples_per_s"])
