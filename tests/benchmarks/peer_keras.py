@@ -5,7 +5,6 @@
 Keras updates the whole embedding table at every step. Batches come from arrays in memory by tf.data.
 """
 
-import argparse
 import json
 import os
 import time
@@ -14,9 +13,9 @@ from typing import Any
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import keras
-import numpy as np
 import tensorflow as tf
 from keras import layers, ops
+from peer_options import lengths, peer_parser, read_rows
 
 SIZE, LAYERS = 32, (128, 64, 32)
 
@@ -40,30 +39,15 @@ def deepfm(size: int, fields: int) -> Any:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("rows")
-    parser.add_argument("out")
-    parser.add_argument("--optimizer", default="adam")
-    parser.add_argument("--rate", type=float, default=5e-4)
-    parser.add_argument("--batch", type=int, default=1024)
-    parser.add_argument("--steps", type=int, default=0, help="timed steps; 0 for one pass")
-    parser.add_argument("--warmup", type=int, default=20)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--seed", type=int, default=1)
-    arguments = parser.parse_args()
+    arguments = peer_parser().parse_args()
     tf.config.threading.set_intra_op_parallelism_threads(arguments.threads)
     tf.config.threading.set_inter_op_parallelism_threads(arguments.threads)
     keras.utils.set_random_seed(arguments.seed)
-    with np.load(arguments.rows) as found:
-        size = int(found["size"])
-        ids, values, labels = (found[name] for name in ("ids", "values", "labels"))
-        test = [found[f"test_{name}"] for name in ("ids", "values")]
+    size, (ids, values, labels), test = read_rows(arguments.rows)
     model = deepfm(size, ids.shape[1])
     optimizers = {"adam": keras.optimizers.Adam, "adagrad": keras.optimizers.Adagrad}
     model.compile(optimizers[arguments.optimizer](arguments.rate), keras.losses.BinaryCrossentropy(from_logits=True))
-    batches = len(labels) // arguments.batch
-    warmup = min(arguments.warmup, batches - 1)
-    steps = arguments.steps or batches - warmup
+    _, warmup, steps = lengths(arguments, len(labels))
     rows = tf.data.Dataset.from_tensor_slices(((ids, values), labels)).batch(arguments.batch, drop_remainder=True).repeat()
     model.fit(rows.take(warmup).prefetch(4), epochs=1, steps_per_epoch=warmup, verbose=0)
     begin = time.perf_counter()

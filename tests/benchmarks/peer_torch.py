@@ -6,7 +6,6 @@
 model under torch.compile; it touches every row at every step. Batches are slices of tensors in memory.
 """
 
-import argparse
 import json
 import time
 from itertools import pairwise
@@ -14,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from peer_options import lengths, peer_parser, read_rows
 from torch import nn
 
 SIZE, LAYERS = 32, (128, 64, 32)
@@ -38,24 +38,14 @@ class DeepFM(nn.Module):  # type: ignore[misc]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("rows")
-    parser.add_argument("out")
+    parser = peer_parser()
     parser.add_argument("--variant", choices=("one_table", "dense"), default="one_table")
-    parser.add_argument("--optimizer", default="adam")
-    parser.add_argument("--rate", type=float, default=5e-4)
-    parser.add_argument("--batch", type=int, default=1024)
-    parser.add_argument("--steps", type=int, default=0, help="timed steps; 0 for one pass")
-    parser.add_argument("--warmup", type=int, default=20)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(arguments.seed)
-    with np.load(arguments.rows) as found:
-        size = int(found["size"])
-        ids, values, labels = (torch.from_numpy(found[name]) for name in ("ids", "values", "labels"))
-        test = [torch.from_numpy(found[f"test_{name}"]) for name in ("ids", "values")]
+    size, train_rows, test_rows = read_rows(arguments.rows)
+    ids, values, labels = map(torch.from_numpy, train_rows)
+    test = [torch.from_numpy(part) for part in test_rows]
     sparse = arguments.variant == "one_table"
     model = DeepFM(size, ids.shape[1], sparse)
     run: Any = model if sparse else torch.compile(model)
@@ -67,9 +57,7 @@ def main() -> None:
     else:
         optimizers = [torch.optim.Adam(model.parameters(), lr=arguments.rate, fused=True)]
     loss_of = nn.BCEWithLogitsLoss()
-    batches = len(labels) // arguments.batch
-    warmup = min(arguments.warmup, batches - 1)
-    steps = arguments.steps or batches - warmup
+    batches, warmup, steps = lengths(arguments, len(labels))
 
     def train(first: int, count: int) -> float:
         value = torch.zeros(())

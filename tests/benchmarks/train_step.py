@@ -19,6 +19,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import numpy as np
 import tensorflow as tf
+from planted import CRITEO
 
 from components.train.program.config import TrainConfig
 from components.train.program.input import Source
@@ -27,11 +28,6 @@ from components.train.program.optimizers import ADAM_BETA_1, ADAM_BETA_2, EPSILO
 from components.train.program.single import Single
 
 BLOCK_STEPS, BATCHES = 10, 8
-# Numbers of distinct values of the 26 categorical columns of the Criteo display-advertising data (public figures).
-CRITEO = (
-    1460, 583, 10131227, 2202608, 305, 24, 12517, 633, 3, 93145, 5683, 8351593, 3194, 27, 14992, 5461306, 10, 5652, 2173, 4,
-    7046547, 18, 15, 286181, 105, 142572,
-)  # fmt: skip
 
 
 def criteo_shaped(ids: int, batch: int, seed: int = 0) -> list[tuple[Any, Any, Any]]:
