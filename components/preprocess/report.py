@@ -1,36 +1,49 @@
-"""The dataset in one look: rows, splits, click rate, ids, sources."""
+"""The dataset in one look: rows, splits, click rate, shards, rejected rows, ids by field, sources."""
 
-from components.manifest import SPLITS, Manifest
+from collections.abc import Sequence
+
+from components.manifest import Manifest
 from components.reports import Page
+from components.summaries import rate, summarize
+
+# More bars than these are no one look any more.
+MOST_BARS = 60
 
 
 def dataset_report(manifest: Manifest) -> Page:
     """The page of one dataset."""
-    rows = manifest.train.examples + manifest.validation.examples
-    statistics, schema = manifest.statistics, manifest.schema
+    summary, statistics, schema = summarize(manifest), manifest.statistics, manifest.schema
+    rejected = sum(summary.rejected.values())
+    read = rejected + sum(source.rows for source in manifest.sources)
     page = Page(
         "Dataset",
-        f"{rows:,} rows of {schema.field_size} fields, {statistics.click_rate:.2%} clicks, "
-        f"{schema.feature_size:,} ids in the table, encoding {manifest.encoding}.",
+        f"{summary.rows:,} rows of {schema.field_size} fields, {rate(summary.click_rate)} clicks, "
+        f"{schema.feature_size:,} ids in the table, encoding {manifest.encoding}"
+        + (f"; {rejected:,} rows rejected." if rejected else "."),
     )
     for warning in manifest.warnings:
         page.warning(warning)
     page.section("Splits")
-    parts = [(name, manifest.split(name)) for name in SPLITS]
     page.table(
-        ("split", "rows", "clicks", "click rate", "shards", "MB"),
+        ("split", "rows", "clicks", "click rate", "shards", "MB", "MB of the smallest", "of the largest"),
         [
             (
                 name,
-                f"{part.examples:,}",
-                f"{part.positives:,}",
-                f"{part.positives / part.examples:.2%}",
-                str(len(part.shards)),
-                f"{sum(shard.bytes for shard in part.shards) / 1e6:.1f}",
+                f"{part.rows:,}",
+                f"{part.clicks:,}",
+                rate(part.click_rate),
+                f"{part.shards:,}",
+                f"{part.bytes / 1e6:,.1f}",
+                f"{part.smallest_shard / 1e6:,.1f}",
+                f"{part.largest_shard / 1e6:,.1f}",
             )
-            for name, part in parts
+            for name, part in summary.splits.items()
         ],
     )
+    if summary.rejected:
+        page.section("Rejected rows")
+        page.paragraph(f"{rejected:,} of {read:,} rows of the sources were skipped; the dataset does not hold them.")
+        page.bars("Rejected rows by reason", "rows", [(reason, float(count)) for reason, count in summary.rejected.items()])
     page.section("Ids and values")
     page.table(
         ("smallest id", "largest id", "smallest value", "largest value", "missing cells", "validation rows also in train"),
@@ -45,10 +58,32 @@ def dataset_report(manifest: Manifest) -> Page:
             )
         ],
     )
-    page.bars("Distinct ids by field", "ids", [(str(f), float(n)) for f, n in enumerate(statistics.distinct_ids_by_field)])
+    _cardinalities(page, statistics.distinct_ids_by_field)
     page.section("Sources")
     page.table(
-        ("file", "rows", "bytes", "sha256"),
-        [(source.path, f"{source.rows:,}", f"{source.bytes:,}", source.sha256[:16]) for source in manifest.sources],
+        ("file", "rows", "rejected", "MB", "sha256"),
+        [
+            (
+                source.path,
+                f"{source.rows:,}",
+                f"{sum(source.rejected.values()):,}",
+                f"{source.bytes / 1e6:,.1f}",
+                source.sha256[:16],
+            )
+            for source in manifest.sources
+        ],
     )
     return page
+
+
+def _cardinalities(page: Page, distinct_ids: Sequence[int]) -> None:
+    """How many ids each field has; of very many fields those with the most."""
+    fields = list(enumerate(distinct_ids))
+    title = "Distinct ids by field"
+    if len(fields) > MOST_BARS:
+        fields = sorted(fields, key=lambda field: -field[1])[:MOST_BARS]
+        title += f", the {MOST_BARS} fields of {len(distinct_ids):,} that have the most"
+    page.bars(title, "ids", [(f"field {field}", float(count)) for field, count in fields])
+    if constant := [field for field, count in enumerate(distinct_ids) if count == 1]:
+        some = ", ".join(map(str, constant[:MOST_BARS])) + (" ..." if len(constant) > MOST_BARS else "")
+        page.paragraph(f"{len(constant):,} fields have one id in every row ({some}): only their value tells rows apart.")
