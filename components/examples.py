@@ -75,8 +75,12 @@ def _feature(example: Any, name: str, kind: str, length: int, place: str) -> Any
     return values
 
 
-def _parse(payload: bytes, place: str) -> Any:
-    """The message of one record, with the features that a row needs."""
+def parse_example(payload: bytes, place: str) -> Any:
+    """The message of one record, whatever its features are called.
+
+    Raises:
+        InvalidRecords: not an Example, or one without features.
+    """
     if payload[:4] == BLOCK_MAGIC.to_bytes(4, "little"):
         raise InvalidRecords(f"{place} is a ctrflow block, not a tf.train.Example; give the dataset's own source files")
     example = _Example()
@@ -84,9 +88,15 @@ def _parse(payload: bytes, place: str) -> Any:
         example.ParseFromString(payload)
     except message.DecodeError as error:
         raise InvalidRecords(f"{place} is not a tf.train.Example") from error
-    found = sorted(example.features.feature)
-    if not found:
+    if not example.features.feature:
         raise InvalidRecords(f"{place} is not a tf.train.Example: it has no features")
+    return example
+
+
+def _parse(payload: bytes, place: str) -> Any:
+    """The message of one record, with the features that a row needs."""
+    example = parse_example(payload, place)
+    found = sorted(example.features.feature)
     if missing := [name for name in FEATURES if name not in found]:
         # A damaged or hostile name must not spoil the one line that a person reads.
         names = ", ".join(name[:40] if name[:40].isprintable() else repr(name[:40]) for name in found[:50])

@@ -86,6 +86,7 @@ def test_rows_of_one_text_stand_on_one_side() -> None:
         ("2026-12-02 10:30:05", datetime(2026, 12, 2, 10, 30, 5, tzinfo=UTC)),
         ("2026-12-02T10:30:05.75Z", datetime(2026, 12, 2, 10, 30, 5, tzinfo=UTC)),
         ("2026-12-02T01:30:00+02:00", datetime(2026, 12, 1, 23, 30, tzinfo=UTC)),
+        ("2026-12-02 10:30:05.123456789", datetime(2026, 12, 2, 10, 30, 5, tzinfo=UTC)),
         ("1764671405", datetime(2025, 12, 2, 10, 30, 5, tzinfo=UTC)),
         ("1764671405.9", datetime(2025, 12, 2, 10, 30, 5, tzinfo=UTC)),
     ],
