@@ -130,7 +130,7 @@ class Fitting:
         tokens: list[dict[bytes, int]] = [{} for _ in range(categorical)]
         hashes = [np.empty(0, np.uint64)] * categorical
         moments = [Moments()] * numeric
-        keys, sample = np.empty(0, np.uint64), np.empty((0, numeric))
+        waiting: list[tuple[NDArray[np.uint64], NDArray[np.float64]]] = []
         for part in parts:
             rows += part.rows
             for found, new in zip(tokens, part.tokens, strict=False):
@@ -138,9 +138,13 @@ class Fitting:
                     found[token] = found.get(token, 0) + count
             self._check_tokens(tokens)
             for place, new_hashes in enumerate(part.hashes):
-                hashes[place] = np.union1d(hashes[place], new_hashes)[:SAMPLED_TOKENS]
+                hashes[place] = _smallest_hashes(hashes[place], new_hashes)
             moments = [each.plus(new) for each, new in zip(moments, part.moments or [Moments()] * numeric, strict=True)]
-            keys, sample = _smallest_keys(np.concatenate([keys, part.keys]), np.concatenate([sample, part.sample]))
+            waiting.append((part.keys, part.sample))
+            # Sorting what is kept again for each small part would take longer than counting the part did.
+            if sum(len(each) for each, _ in waiting) > 2 * SAMPLED_ROWS:
+                waiting = [_smallest_of(waiting)]
+        keys, sample = _smallest_of([(np.empty(0, np.uint64), np.empty((0, numeric))), *waiting])
         vocabulary, scaling = self.config.categories == "vocabulary", self.config.numbers in ("standard", "min_max")
         return Counts(
             rows=rows,
@@ -272,6 +276,23 @@ def _scaling(encoding: NumberEncoding, moments: Moments) -> tuple[float, float]:
 def _smallest_keys(keys_B: NDArray[np.uint64], numbers_BN: NDArray[np.float64]) -> tuple[NDArray[np.uint64], NDArray[np.float64]]:
     order = np.argsort(keys_B, kind="stable")[:SAMPLED_ROWS]
     return keys_B[order], numbers_BN[order].astype(np.float64)
+
+
+def _smallest_of(
+    parts: list[tuple[NDArray[np.uint64], NDArray[np.float64]]],
+) -> tuple[NDArray[np.uint64], NDArray[np.float64]]:
+    return _smallest_keys(np.concatenate([keys for keys, _ in parts]), np.concatenate([sample for _, sample in parts]))
+
+
+def _smallest_hashes(kept: NDArray[np.uint64], new: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The smallest of both, sorted, each once; after the first parts hardly any of the new ones is."""
+    if not len(kept):
+        return new[:SAMPLED_TOKENS]
+    places = np.minimum(np.searchsorted(kept, new), len(kept) - 1)
+    fresh = new[kept[places] != new]
+    if len(kept) >= SAMPLED_TOKENS:
+        fresh = fresh[fresh < kept[-1]]
+    return np.sort(np.concatenate([kept, fresh]))[:SAMPLED_TOKENS] if len(fresh) else kept
 
 
 def _flat(column: pa.Array) -> pa.Array:

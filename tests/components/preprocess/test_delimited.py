@@ -15,7 +15,8 @@ from components.preprocess.columns import Columns, MultiValued
 from components.preprocess.delimited import Delimited, DelimitedParser, Separator, end_of_records, read_header
 from components.preprocess.raw_rows import RawRows
 
-CASE = Path(__file__).parents[4] / "shared" / "cases" / "11-csv-unicode-quotes-NA"
+SHARED = Path(__file__).parents[4] / "shared"
+CASE, SAMPLE = SHARED / "cases" / "11-csv-unicode-quotes-NA", SHARED / "data" / "04-criteo-csv-header"
 COLUMNS = Columns(label="label", numeric=("price",), categorical=("city",), multi_valued=(MultiValued(name="tags", values=2),))
 NAMES = ("label", "price", "city", "tags")
 
@@ -248,6 +249,28 @@ def test_shared_case_11_headers(name: str, reason: str) -> None:
     names, _ = read_header((CASE / name).read_bytes(), Delimited(), name)
     with pytest.raises(InvalidRecords, match=reason):
         parser(names, Columns(label="label", categorical=("a", "b")))
+
+
+@pytest.mark.skipif(not SAMPLE.is_dir(), reason="../shared is not there")
+def test_shared_data_04_and_its_twin_with_other_line_ends() -> None:
+    """200 rows, 151 and 49 of a label, as SOURCE.txt says; the cells are those that the csv module reads."""
+    columns = Columns(label="label", numeric=tuple(f"I{i}" for i in range(1, 14)), categorical=tuple(f"C{i}" for i in range(1, 27)))
+    found = []
+    for name in ("criteo_sample.txt", "criteo_sample.crlf.txt"):
+        data = (SAMPLE / name).read_bytes()
+        names, header = read_header(data, Delimited(), name)
+        found.append(parser(names, columns).parse(data[len(header) :], 2))
+    plain, crlf = found
+    assert plain.batch.equals(crlf.batch)
+    assert plain.numbers.tolist() == crlf.numbers.tolist() == list(range(2, 202))
+    labels = plain.batch.column(0).to_pylist()
+    assert (labels.count(0.0), labels.count(1.0)) == (151, 49)
+    with (SAMPLE / "criteo_sample.txt").open(newline="") as file:
+        expected = list(csv.DictReader(file))
+    for place, name in enumerate(columns.fields, start=1):
+        cells = [row[name] or None for row in expected]
+        wanted = [float(cell) if cell else None for cell in cells] if name in columns.numeric else cells
+        assert plain.batch.column(place).to_pylist() == wanted
 
 
 def test_no_rows_are_no_rows() -> None:

@@ -3,6 +3,7 @@
 import json
 import math
 import statistics
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -188,8 +189,19 @@ CONFIG = st.builds(
 )
 
 
+@pytest.fixture(scope="module", params=[10, None], ids=["sampled", "whole"])
+def samples(request: pytest.FixtureRequest) -> Iterator[None]:
+    """With bounds so low that ten rows reach them, and with those that are set."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("SAMPLED_ROWS", "SAMPLED_TOKENS"):
+            patch.setattr(fitting, name, request.param or getattr(fitting, name))
+        yield
+
+
 @given(rows=st.lists(ROW, min_size=1, max_size=40), config=CONFIG, data=st.data())
-def test_counts_merge_in_any_order_and_grouping(rows: list[Row], config: TransformConfig, data: st.DataObject) -> None:
+def test_counts_merge_in_any_order_and_grouping(
+    samples: None, rows: list[Row], config: TransformConfig, data: st.DataObject
+) -> None:
     fit = Fitting(columns=COLUMNS, config=config)
     edges = sorted(data.draw(st.lists(st.integers(0, len(rows)), max_size=4)))
     bounds = list(zip([0, *edges], [*edges, len(rows)], strict=True))
