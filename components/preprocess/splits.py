@@ -6,6 +6,7 @@ compression. The order of keys is the global shuffle, and comparing a key with a
 Array suffix: B rows.
 """
 
+import hashlib
 import re
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -64,18 +65,11 @@ def held_out_by_hash(texts: pa.Array, fraction: float, seed: int) -> NDArray[np.
     Missing cells count as one text. About `fraction` of the texts validates, which need not be that fraction of the rows.
     """
     encoded = pc.fill_null(texts, "").dictionary_encode()
-    hashes = np.array([_text_hash(text.encode()) for text in encoded.dictionary.to_pylist()], np.uint64)
+    digests = [hashlib.blake2b(text.encode(), digest_size=8).digest() for text in encoded.dictionary.to_pylist()]
+    hashes = np.frombuffer(b"".join(digests), "<u8")
     held_out = mixed(hashes ^ mixed(np.array([seed], np.uint64))) < bound_of(fraction)
     chosen: NDArray[np.bool_] = held_out[encoded.indices.to_numpy()] if len(hashes) else np.zeros(0, bool)
     return chosen
-
-
-def _text_hash(text: bytes) -> int:
-    """FNV-1a, 64 bits. Source: Fowler, Noll, Vo; draft-eastlake-fnv."""
-    found = 0xCBF29CE484222325
-    for octet in text:
-        found = (found ^ octet) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
-    return found
 
 
 @dataclass(frozen=True, kw_only=True)
