@@ -142,13 +142,13 @@ def read_examples(path: Path, schema: Schema, id_base: int = 0) -> Iterator[Batc
             failure = error
         if rows:
             batch = Batch(labels=labels[:rows], ids=ids[:rows], values=values[:rows])
-            yield _checked(batch, schema, id_base, path, first)
+            yield check_rows(batch, schema, id_base, path, first)
         elif failure is None:
             return
     raise failure
 
 
-def _checked(found: Batch, schema: Schema, id_base: int, path: Path, first: int) -> Batch:
+def check_rows(found: Batch, schema: Schema, id_base: int, path: Path, first: int) -> Batch:
     """Rows with ids from 0, every one checked; `found` has them as in the file, from record `first` on."""
     ids = found.ids
     outside = (ids < id_base) | (ids >= schema.feature_size + id_base)

@@ -150,20 +150,20 @@ def read_tfrecords(path: Path) -> Iterator[bytes]:
         yield from read_framed(file, str(path))
 
 
-def read_framed(file: BinaryIO, name: str) -> Iterator[bytes]:
-    """Payloads of TFRecord framing from its first byte to its last, every checksum verified; `name` is for messages."""
-    for found in scan_framed(file, name):
+def read_framed(file: BinaryIO, name: str, first: int = 0) -> Iterator[bytes]:
+    """Payloads of TFRecord framing to its last byte, every checksum verified; `name` and the `first` number are for messages."""
+    for found in scan_framed(file, name, first):
         if isinstance(found, InvalidRecords):
             raise found
         yield found
 
 
-def scan_framed(file: BinaryIO, name: str) -> Iterator[bytes | InvalidRecords]:
+def scan_framed(file: BinaryIO, name: str, first: int = 0) -> Iterator[bytes | InvalidRecords]:
     """Payloads of TFRecord framing, and in the place of a damaged one what is wrong with it.
 
     Past a damaged payload the next record is found by its length; a damaged length or a cut record is the last thing given.
     """
-    record = 0
+    record = first
     while header := file.read(12):
         where = f"{name}, record {record}"
         length_ok = len(header) == 12 and masked_crc(header[:8]) == _CRC.unpack(header[8:])[0]

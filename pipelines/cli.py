@@ -202,6 +202,9 @@ def sample(out: Path, rows: int, seed: int) -> None:
 @click.option("--seed", type=int, default=0, help="of the shuffle and the split")
 @click.option("--encoding", type=click.Choice(ENCODINGS), default="blocks")
 @click.option("--shards", type=int, default=4, help="files of the train split")
+@click.option("--on-bad-row", type=click.Choice(["stop", "skip"]), default="stop", help="skip counts them by reason")
+@click.option("--max-bad-rows", type=int, default=1000, help="more than so many skipped rows stop, too")
+@click.option("--processes", type=int, default=0, help="0 = as many as there are CPUs, 1 for small inputs")
 def preprocess(
     inputs: tuple[str, ...],
     out: Path,
@@ -213,6 +216,9 @@ def preprocess(
     seed: int,
     encoding: Any,
     shards: int,
+    on_bad_row: Any,
+    max_bad_rows: int,
+    processes: int,
 ) -> None:
     """Turn raw click logs INPUTS (files, folders or globs) into the dataset OUT."""
     from components.preprocess import step
@@ -226,6 +232,9 @@ def preprocess(
         seed=seed,
         encoding=encoding,
         shards=shards,
+        on_bad_row=on_bad_row,
+        max_bad_rows=max_bad_rows,
+        processes=processes,
     )
     manifest = step.preprocess(config, inputs, out, out.with_name(f"{out.name}.html"))
     click.echo(f"{out}: {manifest.train.examples:,} rows to train, {manifest.validation.examples:,} to validate")

@@ -10,15 +10,21 @@ Some published files lost their trailing tabs: a shorter row is completed with m
 """
 
 import hashlib
-from collections.abc import Iterator
-from pathlib import Path
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyarrow import csv
 
-from components.errors import InvalidConfig, InvalidRecords
+from components.errors import InvalidConfig
+from components.preprocess.chunks import Chunk, byte_problem
 from components.preprocess.kinds import looks_like, shown
-from components.preprocess.lines import Lines, read_lines
-from components.records import Batch, Schema
+from components.preprocess.lines import clean, split_lines
+from components.preprocess.parsed import Parsed, Reason, Reject, place
+from components.records import Batch, Schema, concatenate
 
 COUNTS, CATEGORIES = 13, 26
 COLUMNS = 1 + COUNTS + CATEGORIES
@@ -26,8 +32,8 @@ FIELD_SIZE = COUNTS + CATEGORIES
 RESERVED_IDS = 2 * COUNTS + CATEGORIES
 DEFAULT_FEATURE_SIZE = 200_000
 LABELS = {b"0": 0.0, b"1": 1.0}
-# Distinct tokens remembered for all columns together, about 150 bytes each.
-_REMEMBERED_TOKENS = 2_000_000
+# Distinct tokens that a process remembers for all columns together, about 150 bytes each.
+_REMEMBERED_TOKENS = 400_000
 _INT64_DIGITS = 18
 
 
@@ -76,55 +82,82 @@ def width_problem(cells: list[bytes]) -> str:
     return "" if 1 + COUNTS <= found <= COLUMNS else expected
 
 
-def row_problem(cells: list[bytes]) -> str:
-    """Why a row is refused; empty when it is fine."""
+def row_problem(cells: list[bytes]) -> tuple[Reason, str] | None:
+    """Why a row is refused; None when it is fine."""
     if problem := width_problem(cells):
-        return problem
+        return "columns", problem
     if cells[0] not in LABELS:
-        return f"label {shown(cells[0])} is neither 0 nor 1"
+        return "label", f"label {shown(cells[0])} is neither 0 nor 1"
     for column, token in enumerate(cells[1 : 1 + COUNTS], start=1):
         if not is_count(token):
-            return f"column I{column}: {shown(token)} is not a whole number"
+            return "cell", f"column I{column}: {shown(token)} is not a whole number"
         if len(token) > _INT64_DIGITS:
-            return f"column I{column}: {shown(token)} has more than {_INT64_DIGITS} digits"
-    return ""
+            return "cell", f"column I{column}: {shown(token)} has more than {_INT64_DIGITS} digits"
+    return None
 
 
-class CriteoReader:
-    """Reads files. Remembers what tokens mean, and how many cells were missing and rows were completed."""
+class CriteoParser:
+    """Parses chunks. Remembers what tokens mean, so that each is hashed once."""
 
     def __init__(self, schema: Schema) -> None:
         if schema.field_size != FIELD_SIZE:
             raise InvalidConfig(f"field_size {schema.field_size}: criteo rows have {FIELD_SIZE} fields; leave --field-size out")
         if schema.feature_size <= RESERVED_IDS:
             raise InvalidConfig(f"feature_size {schema.feature_size}: criteo needs more than {RESERVED_IDS}; raise --feature-size")
-        self.missing_cells = 0
-        self.completed_rows = 0
         self._counts = [CountValues() for _ in range(COUNTS)]
         self._categories = [CategoryIds(column, schema.feature_size) for column in range(CATEGORIES)]
 
-    def _batch(self, columns: list[list[bytes]]) -> Batch:
+    def parse(self, chunk: Chunk, *, skip: bool) -> Parsed:
+        """Rows of a chunk; wrong ones are refused to the first or, with `skip`, each."""
+        data = clean(chunk.data)
+        odd_bytes = b"\r" in data or b"\0" in data
+        if not odd_bytes and (columns := _columns(data)) is not None:
+            with suppress(KeyError, ValueError):
+                return self._rows(columns, chunk.first + np.arange(len(columns[0])), completed=0)
+        lines = split_lines(chunk)
+        texts, numbers, rejects, completed = [], [], [], 0
+        for number, text in lines.numbered():
+            if not text.strip(b" "):
+                continue
+            if reject := _reject(chunk, number, text, alone=number == 1 and len(lines.texts) == 1):
+                rejects.append(reject)
+                if not skip:
+                    break
+                continue
+            lost = COLUMNS - 1 - text.count(b"\t")
+            completed += lost > 0
+            texts.append(text + b"\t" * lost)
+            numbers.append(number)
+        columns = _columns(b"\n".join(texts)) if texts else None
+        if columns is None:
+            # Only where no row is left: what Arrow does not read was refused above.
+            assert not texts, f"{chunk.path}: rows that are fine and cannot be read"
+            return Parsed(batch=concatenate([], FIELD_SIZE), numbers=np.empty(0, np.int64), rejects=tuple(rejects))
+        return replace(self._rows(columns, np.array(numbers), completed), rejects=tuple(rejects))
+
+    def _rows(self, columns: list[pa.DictionaryArray], numbers: NDArray[np.int64], completed: int) -> Parsed:
         """Rows from their cells by column.
 
         Raises:
             KeyError, ValueError: some label or count is wrong.
         """
-        rows = len(columns[0])
-        labels = np.array([LABELS[token] for token in columns[0]], np.float32)
+        rows, missing_cells = len(numbers), 0
         ids = np.empty((rows, FIELD_SIZE), np.int64)
         values = np.ones((rows, FIELD_SIZE), np.float32)
+        labels = _looked_up(columns[0], LABELS, np.float32)
         for column, known in enumerate(self._counts):
-            counts = np.fromiter(map(known.__getitem__, columns[1 + column]), np.float64, rows)
+            counts = _looked_up(columns[1 + column], known, np.float64)
             missing = np.isnan(counts)
             ids[:, column] = 2 * column + missing
             values[:, column] = np.where(missing, 1.0, np.sign(counts) * np.log1p(np.abs(counts)))
-            self.missing_cells += int(missing.sum())
+            missing_cells += int(missing.sum())
         for column, remembered in enumerate(self._categories):
-            found = np.fromiter(map(remembered.__getitem__, columns[1 + COUNTS + column]), np.int64, rows)
+            found = _looked_up(columns[1 + COUNTS + column], remembered, np.int64)
             ids[:, COUNTS + column] = found
-            self.missing_cells += int((found == 2 * COUNTS + column).sum())
+            missing_cells += int((found == 2 * COUNTS + column).sum())
         self._forget()
-        return Batch(labels=labels, ids=ids, values=values)
+        batch = Batch(labels=labels, ids=ids, values=values)
+        return Parsed(batch=batch, numbers=numbers, missing=missing_cells, completed=completed)
 
     def _forget(self) -> None:
         limit = _REMEMBERED_TOKENS // FIELD_SIZE
@@ -135,43 +168,34 @@ class CriteoReader:
             if len(categories) > limit:
                 categories.clear()
 
-    def _columns(self, texts: list[bytes]) -> list[list[bytes]]:
-        """Cells by column, shorter rows completed.
 
-        Raises:
-            ValueError: a row of a width that cannot be completed.
-        """
-        if any(text.count(b"\t") != COLUMNS - 1 for text in texts):
-            texts = [text + b"\t" * self._lost(text) for text in texts]
-        cells = b"\t".join(texts).split(b"\t")
-        return [cells[column::COLUMNS] for column in range(COLUMNS)]
-
-    def _lost(self, text: bytes) -> int:
-        """How many tabs a row lost at its end."""
-        lost = COLUMNS - 1 - text.count(b"\t")
-        if lost and width_problem(text.split(b"\t")):
-            raise ValueError(text)
-        self.completed_rows += lost > 0
-        return lost
-
-    def read(self, path: Path) -> Iterator[Batch]:
-        """Rows of one file, batch by batch.
-
-        Raises:
-            InvalidRecords: naming file, line and cell of the first row that is wrong.
-        """
-        for lines in read_lines(path):
-            texts = [text for text in lines.texts if text.strip(b" ")]
-            try:
-                batch = self._batch(self._columns(texts)) if texts else None
-            except (KeyError, ValueError):
-                refuse_first_wrong_row(path, lines)
-                raise
-            if batch:
-                yield batch
+def _looked_up(cells: pa.DictionaryArray, meaning: dict[bytes, Any], kind: Any) -> NDArray[Any]:
+    """What the cells of a column mean: each distinct token is looked up once."""
+    tokens = cells.dictionary.to_pylist()
+    meanings: NDArray[Any] = np.fromiter(map(meaning.__getitem__, tokens), kind, len(tokens))[cells.indices.to_numpy()]
+    return meanings
 
 
-def refuse_first_wrong_row(path: Path, lines: Lines) -> None:
-    for number, text in lines.numbered():
-        if text.strip(b" ") and (problem := row_problem(text.split(b"\t"))):
-            raise InvalidRecords(f"{path}, line {number}: {problem}{looks_like(text, but_not='raw Criteo')}")
+def _columns(data: bytes) -> list[pa.DictionaryArray] | None:
+    """Cells by column; None when rows differ in width. Nothing is converted: what a token means is decided here, not by Arrow."""
+    names = [str(column) for column in range(COLUMNS)]
+    kind = pa.dictionary(pa.int32(), pa.binary())
+    try:
+        table = csv.read_csv(
+            pa.BufferReader(data),
+            read_options=csv.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=names),
+            parse_options=csv.ParseOptions(delimiter="\t", quote_char=False, ignore_empty_lines=False),
+            convert_options=csv.ConvertOptions(column_types=dict.fromkeys(names, kind), null_values=[]),
+        )
+    except pa.ArrowInvalid:
+        return None
+    return [column.chunk(0) for column in table.columns]
+
+
+def _reject(chunk: Chunk, number: int, text: bytes, *, alone: bool) -> Reject | None:
+    """A line that is refused."""
+    where = place(chunk.path, "line", number)
+    if problem := byte_problem(text, alone=alone):
+        return Reject(number, "bytes", f"{where}: {problem}")
+    found = row_problem(text.split(b"\t"))
+    return Reject(number, found[0], f"{where}: {found[1]}{looks_like(text, but_not='raw Criteo')}") if found else None

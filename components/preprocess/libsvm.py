@@ -6,16 +6,19 @@ once; only with value 0, which adds nothing, may it be repeated to fill a row up
 """
 
 import re
-from collections.abc import Iterator
-from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
+from pyarrow import csv
 
 from components.errors import InvalidRecords
+from components.preprocess.chunks import Chunk, byte_problem
 from components.preprocess.kinds import looks_like, shown
-from components.preprocess.lines import Lines, read_lines
+from components.preprocess.lines import Lines, clean, read_lines, split_lines
+from components.preprocess.parsed import BadRow, Parsed, Reject, place
 from components.records import Batch, Schema
 
 LABELS = {0.0: 0.0, -1.0: 0.0, 1.0: 1.0}
@@ -28,7 +31,7 @@ def parse_label(token: bytes, where: str) -> float:
     """0 or 1 from the first token of a row."""
     label = LABELS.get(float(token)) if _NUMBER.fullmatch(token) else None
     if label is None:
-        raise InvalidRecords(f"{where}: label {shown(token)} is none of 0, 1, -1, +1")
+        raise BadRow("label", f"{where}: label {shown(token)} is none of 0, 1, -1, +1")
     return label
 
 
@@ -36,19 +39,19 @@ def parse_pair(pair: bytes, schema: Schema, where: str) -> tuple[int, float]:
     """Id (0-based) and value of one `id:value`; every failing reason is named."""
     name, colon, text = pair.partition(b":")
     if name == b"qid":
-        raise InvalidRecords(f"{where}: {shown(pair)} is a query id of LibSVM ranking data; click data have none, remove it")
+        raise BadRow("pair", f"{where}: {shown(pair)} is a query id of LibSVM ranking data; click data have none, remove it")
     if len(parts := pair.split(b":")) == 3 and all(_NUMBER.fullmatch(part) for part in parts):
-        raise InvalidRecords(f"{where}: {shown(pair)} looks like LibFFM (field:id:value); LibSVM is id:value")
+        raise BadRow("pair", f"{where}: {shown(pair)} looks like LibFFM (field:id:value); LibSVM is id:value")
     if not (colon and _WHOLE.fullmatch(name) and _NUMBER.fullmatch(text)):
-        raise InvalidRecords(f"{where}: {shown(pair)} is not id:value with a whole id and a number")
+        raise BadRow("pair", f"{where}: {shown(pair)} is not id:value with a whole id and a number")
     # More digits than int() converts are outside any table, too.
     number = int(name) if len(name) < 30 else None
     if number is None or not 0 <= number - schema.id_base < schema.feature_size:
-        raise InvalidRecords(f"{where}: id {name[:40].decode()} is outside {id_range(schema)}; {id_hint(name, schema)}")
+        raise BadRow("id", f"{where}: id {name[:40].decode()} is outside {id_range(schema)}; {id_hint(name, schema)}")
     value = float(text)
     with np.errstate(over="ignore"):
         if not np.isfinite(np.float32(value)):
-            raise InvalidRecords(f"{where}: value in {shown(pair)} is not finite as float32")
+            raise BadRow("value", f"{where}: value in {shown(pair)} is not finite as float32")
     return number - schema.id_base, value
 
 
@@ -70,15 +73,15 @@ def parse_row(text: bytes, schema: Schema, where: str) -> tuple[float, list[int]
     try:
         label = parse_label(tokens[0], where)
         pairs = [parse_pair(token, schema, where) for token in tokens[1:]]
-    except InvalidRecords as error:
-        raise InvalidRecords(f"{error}{other_kind(text)}") from None
+    except BadRow as error:
+        raise BadRow(error.reason, f"{error}{other_kind(text)}") from None
     if len(pairs) != schema.field_size:
-        raise InvalidRecords(f"{where}: {len(pairs)} fields, field_size is {schema.field_size}; every row needs as many")
+        raise BadRow("width", f"{where}: {len(pairs)} fields, field_size is {schema.field_size}; every row needs as many")
     ids, values = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
     if repeated_ids(np.array([ids]), np.array([values], np.float32)).any():
         twice = next(index for index in ids if ids.count(index) > 1)
-        raise InvalidRecords(
-            f"{where}: id {twice + schema.id_base} stands more than once in the row; add its values up or drop one"
+        raise BadRow(
+            "repeated id", f"{where}: id {twice + schema.id_base} stands more than once in the row; add its values up or drop one"
         )
     return label, ids, values
 
@@ -97,30 +100,60 @@ def repeated_ids(ids_BF: NDArray[np.int64], values_BF: NDArray[np.float32]) -> N
 
 
 def parse_fast(texts: list[bytes], schema: Schema) -> Batch | None:
-    """Rows of some lines, all numbers converted at once; None when anything is unusual."""
-    rows, fields = len(texts), schema.field_size
-    words = [text.split() for text in texts]
-    # With one label and `fields` words a line, and as many colons, each word can only be id:value if every word splits in two.
-    if any(len(line) != 1 + fields for line in words) or any(text.count(b":") != fields for text in texts):
+    """Rows of some lines, which may hold any white space, all at once; None when anything is unusual."""
+    return parse_regular(b"".join(b" ".join(text.split()) + b"\n" for text in texts), schema)
+
+
+def parse_regular(data: bytes, schema: Schema) -> Batch | None:
+    """Rows of lines with one blank between their words, converted by Arrow's CSV reader; None when anything is unusual.
+
+    Arrow reads numbers as Python does (correctly rounded to float64, then to float32), but takes some words that this format has
+    not, and trims tabs. So only digits, signs, points and exponents may stand between separators, and those must have the
+    sequence of rows of `field_size` pairs.
+    """
+    width = 1 + 2 * schema.field_size
+    separators = data.translate(None, b"0123456789+-.eE")
+    rows = len(separators) // width
+    if rows == 0 or data[-1:] != b"\n" or separators != (b" :" * schema.field_size + b"\n") * rows:
         return None
-    joined = b" ".join(chain.from_iterable(words))
-    tokens = joined.replace(b":", b" ").split()
-    # Python's int() and float() read 1_000 as a thousand; no other tool that writes LibSVM does.
-    if len(tokens) != rows * (1 + 2 * fields) or b"_" in joined:
+    if b"+" in data:
+        # Arrow reads no plus sign: that of a label is dropped, any other is left to the slow path.
+        if b"+-" in data:
+            return None
+        data = data.replace(b"\n+", b"\n").removeprefix(b"+")
+    columns = _columns(data.replace(b":", b" "), width)
+    if columns is None:
         return None
-    grid = np.array(tokens, dtype=object).reshape(rows, 1 + 2 * fields)
-    try:
-        with np.errstate(over="ignore"):
-            labels = grid[:, 0].astype(np.float64)
-            ids = grid[:, 1::2].astype(np.int64)
-            values = grid[:, 2::2].astype(np.float32)
-    except (ValueError, OverflowError):
-        return None
+    labels = columns[0]
+    ids, values = np.empty((rows, schema.field_size), np.int64), np.empty((rows, schema.field_size), np.float32)
+    with np.errstate(over="ignore"):
+        for field in range(schema.field_size):
+            ids[:, field], values[:, field] = columns[1 + 2 * field], columns[2 + 2 * field]
     in_table = (ids >= schema.id_base) & (ids - schema.id_base < schema.feature_size)
     if not (np.isin(labels, list(LABELS)).all() and in_table.all() and np.isfinite(values).all()):
         return None
     ids -= schema.id_base
-    return None if repeated_ids(ids, values).any() else Batch(labels=(labels > 0).astype(np.float32), ids=ids, values=values)
+    # Rows whose ids rise hold none twice, and most are such.
+    unordered = ~(ids[:, 1:] > ids[:, :-1]).all(axis=1)
+    if unordered.any() and repeated_ids(ids[unordered], values[unordered]).any():
+        return None
+    return Batch(labels=(labels > 0).astype(np.float32), ids=ids, values=values)
+
+
+def _columns(data: bytes, width: int) -> list[NDArray[Any]] | None:
+    """Label, id, value, id, value ... as columns; None when Arrow reads a word otherwise than as a number."""
+    names = [str(column) for column in range(width)]
+    types = {name: pa.int64() if column % 2 else pa.float64() for column, name in enumerate(names)}
+    try:
+        table = csv.read_csv(
+            pa.BufferReader(data),
+            read_options=csv.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=names),
+            parse_options=csv.ParseOptions(delimiter=" ", quote_char=False, ignore_empty_lines=False),
+            convert_options=csv.ConvertOptions(column_types=types, null_values=[], check_utf8=False),
+        )
+    except pa.ArrowInvalid:
+        return None
+    return [column.chunk(0).to_numpy() for column in table.columns]
 
 
 def without_comments(lines: Lines) -> list[tuple[int, bytes]]:
@@ -129,28 +162,39 @@ def without_comments(lines: Lines) -> list[tuple[int, bytes]]:
     return [(number, text) for number, text in contents if text and not text.isspace()]
 
 
-def parse_lines(numbered: list[tuple[int, bytes]], schema: Schema, path: Path) -> Batch:
-    """Rows of some lines; when the fast way fails the rows are taken one by one to name the first wrong one."""
-    texts = [text for _, text in numbered]
-    if (batch := parse_fast(texts, schema)) is not None:
-        return batch
-    parsed = [parse_row(text, schema, f"{path}, line {number}") for number, text in numbered]
-    return Batch(
-        labels=np.array([row[0] for row in parsed], np.float32),
-        ids=np.array([row[1] for row in parsed], np.int64).reshape(len(parsed), schema.field_size),
-        values=np.array([row[2] for row in parsed], np.float32).reshape(len(parsed), schema.field_size),
-    )
-
-
-def read_libsvm(path: Path, schema: Schema) -> Iterator[Batch]:
-    """Rows of one file, batch by batch.
-
-    Raises:
-        InvalidRecords: naming file, line and token of the first row that is wrong.
-    """
-    for lines in read_lines(path):
-        if numbered := without_comments(lines):
-            yield parse_lines(numbered, schema, path)
+def parse_libsvm(chunk: Chunk, schema: Schema, *, skip: bool) -> Parsed:
+    """Rows of a chunk; when the fast way fails they are taken one by one, to the first wrong one or, with `skip`, over each."""
+    data = clean(chunk.data)
+    batch = parse_regular(data if data.endswith(b"\n") else data + b"\n", schema)
+    if batch is not None:
+        return Parsed(batch=batch, numbers=np.arange(chunk.first, chunk.first + len(batch)))
+    lines = split_lines(chunk)
+    numbered = without_comments(lines)
+    good = list(range(len(numbered)))
+    rejects: list[Reject] = []
+    odd_bytes = b"\r" in data or b"\0" in data
+    batch = None if odd_bytes else parse_fast([text for _, text in numbered], schema)
+    if batch is None:
+        rows = []
+        good = []
+        for index, (number, text) in enumerate(numbered):
+            where = place(chunk.path, "line", number)
+            try:
+                if odd_bytes and (problem := byte_problem(text, alone=number == 1 and len(lines.texts) == 1)):
+                    raise BadRow("bytes", f"{where}: {problem}")
+                rows.append(parse_row(text, schema, where))
+                good.append(index)
+            except BadRow as error:
+                rejects.append(Reject(number, error.reason, str(error)))
+                if not skip:
+                    break
+        batch = Batch(
+            labels=np.array([row[0] for row in rows], np.float32),
+            ids=np.array([row[1] for row in rows], np.int64).reshape(len(rows), schema.field_size),
+            values=np.array([row[2] for row in rows], np.float32).reshape(len(rows), schema.field_size),
+        )
+    numbers = np.array([numbered[index][0] for index in good], np.int64)
+    return Parsed(batch=batch, numbers=numbers, rejects=tuple(rejects))
 
 
 def peek_pairs(path: Path) -> int:

@@ -5,24 +5,13 @@ whatever the name says.
 """
 
 import glob
-import gzip
 import hashlib
-import io
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from components.errors import InvalidRecords
-from components.preprocess.kinds import kind_of_file, shown
-
-GZIP_MAGIC = b"\x1f\x8b"
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_CHUNK_BYTES = 1 << 18
-# Enough to tell what kind of file it is; a gzip stream of several members may give fewer at first.
-_OPENING_BYTES = 16
-# A row of a click log has a few hundred bytes; without this a file with no line feed would be read into memory whole.
-MAX_LINE_BYTES = 16 << 20
+from components.preprocess.chunks import Chunk, byte_problem, text_chunks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,73 +93,28 @@ def file_digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _refuse_bytes(path: Path, lines: Lines) -> None:
-    """Name the line with a byte that no text of rows has."""
-    for number, line in lines.numbered():
-        if b"\0" in line:
-            raise InvalidRecords(f"{path}, line {number}: a NUL byte; this is not a text file")
-        if b"\r" in line:
-            hint = "no line feed found, old Mac line ends?" if lines.texts == [line] and number == 1 else "old Mac line ends?"
-            raise InvalidRecords(f"{path}, line {number}: a carriage return inside the line ({hint}); convert line ends to LF")
+def clean(text: bytes) -> bytes:
+    """Lines of a chunk with LF at their ends; carriage returns that end no line stay."""
+    return text.replace(b"\r\n", b"\n").removesuffix(b"\r") if b"\r" in text else text
 
 
-def _split(path: Path, first: int, text: bytes) -> Lines:
-    """Lines of whole lines of text; refuses carriage returns inside a line and NUL."""
-    if b"\r" in text:
-        text = text.replace(b"\r\n", b"\n").removesuffix(b"\r")
-    lines = Lines(first=first, texts=text.split(b"\n"))
-    if b"\r" in text or b"\0" in text:
-        _refuse_bytes(path, lines)
-    return lines
-
-
-def _opening(path: Path, text: bytes) -> bytes:
-    """The beginning of a file without its byte order mark; a file of another kind is named."""
-    if kind := kind_of_file(text):
-        raise InvalidRecords(f"{path}: not a text file of rows; this looks like {kind}")
-    return text.removeprefix(BYTE_ORDER_MARK)
-
-
-def _read_chunks(path: Path, file: io.BufferedReader | gzip.GzipFile) -> Iterator[Lines]:
-    number, rest, opened = 1, b"", False
-    # read1 gives what is there before it raises for a damaged stream, so that the line number is right.
-    while chunk := file.read1(_CHUNK_BYTES):
-        rest += chunk
-        if not opened and len(rest) < _OPENING_BYTES:
-            continue
-        text, opened = rest if opened else _opening(path, rest), True
-        whole, feed, rest = text.rpartition(b"\n")
-        if feed:
-            lines = _split(path, number, whole)
-            number += len(lines.texts)
-            yield lines
-        if len(rest) > MAX_LINE_BYTES:
-            _refuse_bytes(path, Lines(first=number, texts=[rest]))
-            raise InvalidRecords(
-                f"{path}, line {number}: no line feed in {MAX_LINE_BYTES} bytes; not a text file of rows, starts with {shown(rest)}"
-            )
-    if rest and not opened:
-        rest = _opening(path, rest)
-    if rest:
-        yield _split(path, number, rest)
+def split_lines(chunk: Chunk) -> Lines:
+    """The lines of a chunk."""
+    return Lines(first=chunk.first, texts=clean(chunk.data).removesuffix(b"\n").split(b"\n"))
 
 
 def read_lines(path: Path) -> Iterator[Lines]:
-    """The lines of a text file, some hundred kilobytes at a time; gzip is decompressed.
+    """The lines of a text file, some megabytes at a time; gzip is decompressed.
 
     Raises:
         InvalidRecords: a truncated or damaged gzip stream; a file that is not text; carriage returns that end no line.
         OSError: the file cannot be opened or read.
     """
-    with path.open("rb") as probe:
-        compressed = probe.read(2) == GZIP_MAGIC
-    last = 0
-    try:
-        with gzip.open(path) if compressed else path.open("rb") as file:
-            for lines in _read_chunks(path, file):
-                yield lines
-                last = lines.first + len(lines.texts) - 1
-    except EOFError as error:
-        raise InvalidRecords(f"{path}: compressed file ended early after line {last}; send it again") from error
-    except (gzip.BadGzipFile, zlib.error) as error:
-        raise InvalidRecords(f"{path}: damaged gzip data after line {last} ({error}); send it again") from error
+    for chunk in text_chunks(path):
+        lines = split_lines(chunk)
+        if b"\r" in clean(chunk.data) or b"\0" in chunk.data:
+            for number, line in lines.numbered():
+                if problem := byte_problem(line, alone=lines.texts == [line] and number == 1):
+                    yield Lines(first=lines.first, texts=lines.texts[: number - lines.first])
+                    raise InvalidRecords(f"{path}, line {number}: {problem}")
+        yield lines

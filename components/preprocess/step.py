@@ -1,12 +1,17 @@
-"""Raw click logs into a dataset: parse, validate, encode, shuffle, split, write shards, manifest last.
+"""Raw click logs into a dataset: files, chunks, rows in buckets by key, shards in the order of keys, manifest last.
 
-All rows are held in memory while they are shuffled: at the peak about 36 bytes a field and row.
+The main process reads and cuts (chunks.py); workers parse and check, and put rows with their keys into buckets on scratch disk
+(worker.py, keys.py, spill.py); then they sort buckets and write shards. No step holds all rows.
 """
 
 import logging
 import platform
+import shutil
+import tempfile
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -14,21 +19,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from components.errors import InvalidConfig, InvalidRecords
-from components.examples import peek_field_size, read_examples
+from components.examples import peek_field_size
 from components.images import VERSION
-from components.manifest import MANIFEST, Manifest, Source, Split, SplitName, Statistics, write_manifest
-from components.preprocess.criteo import DEFAULT_FEATURE_SIZE, FIELD_SIZE, CriteoReader
-from components.preprocess.libsvm import LARGEST_TABLE, peek_pairs, read_libsvm, repeated_ids
+from components.manifest import MANIFEST, SPLITS, Manifest, Source, Split, SplitName, Statistics, write_manifest
+from components.preprocess.bounds import MemoryPlan, memory_bound, processes_for
+from components.preprocess.chunks import Chunk, record_chunks, text_chunks
+from components.preprocess.crew import Crew
+from components.preprocess.criteo import DEFAULT_FEATURE_SIZE, FIELD_SIZE
+from components.preprocess.libsvm import LARGEST_TABLE, peek_pairs
 from components.preprocess.lines import file_digest, input_files
+from components.preprocess.progress import Progress
+from components.preprocess.repeats import repeated_rows
 from components.preprocess.report import dataset_report
-from components.records import ENCODINGS, SUFFIXES, Batch, Encoding, Schema, concatenate, write_shard
+from components.preprocess.spill import move_one
+from components.preprocess.tally import Tally
+from components.preprocess.worker import ChunkResult, Format, ShardTask, Work
+from components.records import ENCODINGS, SUFFIXES, Encoding, Schema
 from components.reports import write_report
 from components.storage import check_replaceable, publish_folder
 
 log = logging.getLogger(__name__)
 
-Format = Literal["criteo", "libsvm", "tfrecord"]
 FORMATS: tuple[Format, ...] = get_args(Format)
+OnBadRow = Literal["stop", "skip"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +49,8 @@ class PreprocessConfig:
     """What the source is and what to write.
 
     `field_size` and `feature_size` 0 mean: take them from the data (criteo: 39 fields, a hashed table of 200,000 ids).
+    `max_bad_rows` counts only where bad rows are skipped. `processes` 0 means: as many as this container has CPUs, one for
+    small inputs; the bytes that are written do not depend on it.
     """
 
     format: Format
@@ -46,6 +61,9 @@ class PreprocessConfig:
     seed: int = 0
     encoding: Encoding = "blocks"
     shards: int = 4
+    on_bad_row: OnBadRow = "stop"
+    max_bad_rows: int = 1000
+    processes: int = 0
 
     def __post_init__(self) -> None:
         if self.format not in FORMATS:
@@ -56,7 +74,9 @@ class PreprocessConfig:
             raise InvalidConfig(f"validation_fraction {self.validation_fraction}: must be between 0 and 1")
         if self.shards < 1:
             raise InvalidConfig(f"shards {self.shards}: at least 1 is needed")
-        for name in ("field_size", "feature_size", "seed"):
+        if self.on_bad_row not in get_args(OnBadRow):
+            raise InvalidConfig(f"on_bad_row {self.on_bad_row!r} is none of {', '.join(get_args(OnBadRow))}")
+        for name in ("field_size", "feature_size", "seed", "max_bad_rows", "processes"):
             if getattr(self, name) < 0:
                 raise InvalidConfig(f"{name} {getattr(self, name)}: must not be negative")
         # Checks the ranges that Schema knows, before any file is read.
@@ -66,49 +86,21 @@ class PreprocessConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rows:
-    """All rows of all sources, the schema they fit, and what the reader noticed."""
+class Gathered:
+    """What is known when all rows are parsed: sources, counts, and rows by split and bucket."""
 
-    batch: Batch
-    schema: Schema
     sources: tuple[Source, ...]
-    missing: int
-    warnings: tuple[str, ...]
+    tally: Tally
+    counts: NDArray[np.int64]
 
 
-def read_rows(config: PreprocessConfig, files: Sequence[Path]) -> Rows:
-    """Every row of every file, checked.
-
-    Raises:
-        InvalidRecords: naming file and line or record of the first wrong row, or a file without rows.
-    """
-    field_size = config.field_size or _field_size_of(config.format, files[0])
-    default_table = DEFAULT_FEATURE_SIZE if config.format == "criteo" else LARGEST_TABLE
-    reading = Schema(field_size=field_size, feature_size=config.feature_size or default_table, id_base=config.id_base)
-    criteo = CriteoReader(reading) if config.format == "criteo" else None
-    batches: list[Batch] = []
-    sources: list[Source] = []
-    for path in files:
-        before = len(batches)
-        batches += _batches(config.format, criteo, path, reading)
-        rows = sum(len(batch) for batch in batches[before:])
-        if rows == 0:
-            raise InvalidRecords(f"{path}: no rows in it; remove the file or send it again")
-        log.info("read %s: %d rows", path, rows)
-        sources.append(Source(path=str(path), bytes=path.stat().st_size, sha256=file_digest(path), rows=rows))
-    batch = concatenate(batches, field_size)
-    schema, warnings = reading, [*_repeated_sources(sources), *_id_warnings(config, batch)]
-    if reading.feature_size == LARGEST_TABLE and not config.feature_size:
-        feature_size = int(batch.ids.max()) + 1
-        schema = Schema(field_size=field_size, feature_size=feature_size, id_base=config.id_base)
-        warnings.append(
-            f"feature_size {feature_size} was taken from the largest id of this data; "
-            "give --feature-size to keep it the same from day to day"
-        )
-    if criteo and criteo.completed_rows:
-        warnings.append(f"{criteo.completed_rows} rows had fewer than 40 columns; the cells at their end were taken as missing")
-    missing = criteo.missing_cells if criteo else 0
-    return Rows(batch=batch, schema=schema, sources=tuple(sources), missing=missing, warnings=tuple(warnings))
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """A file that fails while it is read is named."""
+    try:
+        yield
+    except OSError as error:
+        raise InvalidRecords(f"{error.filename or path}: cannot be read ({error.strerror or error})") from error
 
 
 def _field_size_of(source_format: Format, path: Path) -> int:
@@ -118,21 +110,77 @@ def _field_size_of(source_format: Format, path: Path) -> int:
     return peek_pairs(path) if source_format == "libsvm" else peek_field_size(path)
 
 
-def _batches(source_format: Format, criteo: CriteoReader | None, path: Path, schema: Schema) -> Iterator[Batch]:
-    if criteo:
-        return criteo.read(path)
-    return read_libsvm(path, schema) if source_format == "libsvm" else read_examples(path, schema, schema.id_base)
+def _chunks(config: PreprocessConfig, files: Sequence[Path]) -> Iterator[Chunk]:
+    read = record_chunks if config.format == "tfrecord" else text_chunks
+    for file_index, path in enumerate(files):
+        with readable(path):
+            yield from read(path, file_index)
 
 
-def _id_warnings(config: PreprocessConfig, batch: Batch) -> list[str]:
-    """What ids of the source let suspect; hashed ones of criteo say nothing."""
-    if config.format == "criteo":
-        return []
-    warnings = []
-    if config.id_base == 0 and batch.ids.min() == 1:
+def gather(config: PreprocessConfig, files: Sequence[Path], crew: Crew, progress: Progress) -> Gathered:
+    """Every row of every file, checked and on scratch disk.
+
+    Raises:
+        InvalidRecords: naming file and line or record of the first wrong row, or a file without rows.
+    """
+    rows, rejected = [0] * len(files), [Counter[str]() for _ in files]
+    for result in crew.ordered("parse", _chunks(config, files)):
+        rows[result.file_index] += result.rows
+        rejected[result.file_index] += result.rejected
+        _check_rejects(config, result, rejected)
+        progress.add(result.file_index, result.offset, result.rows)
+    sources = []
+    for path, taken, refused in zip(files, rows, rejected, strict=True):
+        if taken == 0:
+            skipped = f"; {refused.total()} rows were skipped" if refused else ""
+            raise InvalidRecords(f"{path}: no rows in it{skipped}; remove the file or send it again")
+        log.info("read %s: %d rows", path, taken)
+        with readable(path):
+            size, digest = path.stat().st_size, file_digest(path)
+        sources.append(Source(path=str(path), bytes=size, sha256=digest, rows=taken, rejected=dict(refused)))
+    tally, counts = crew.each("finish")[0] if crew.count == 1 else _merged(crew.each("finish"))
+    return Gathered(sources=tuple(sources), tally=tally, counts=counts)
+
+
+def _merged(parts: list[tuple[Tally, NDArray[np.int64]]]) -> tuple[Tally, NDArray[np.int64]]:
+    tally, counts = parts[0]
+    for other, more in parts[1:]:
+        tally.merge(other)
+        counts = counts + more
+    return tally, counts
+
+
+def _check_rejects(config: PreprocessConfig, result: ChunkResult, rejected: list[Counter[str]]) -> None:
+    """Stop at what may not be skipped."""
+    if result.first_reject and config.on_bad_row == "stop":
+        raise InvalidRecords(result.first_reject)
+    bad = sum(counts.total() for counts in rejected)
+    if result.first_reject and bad > config.max_bad_rows:
+        raise InvalidRecords(
+            f"{bad} bad rows, at most {config.max_bad_rows} may be skipped (--max-bad-rows); {result.first_reject}"
+        )
+    if result.fatal:
+        raise InvalidRecords(result.fatal)
+
+
+def dataset_warnings(config: PreprocessConfig, gathered: Gathered, feature_size: int) -> list[str]:
+    """What a person should know of rows that were taken."""
+    tally, warnings = gathered.tally, _repeated_sources(gathered.sources)
+    # Hashed ids of criteo say nothing.
+    if config.format != "criteo" and config.id_base == 0 and tally.smallest_id == 1:
         warnings.append("the smallest id is 1: if the ids of this source start at 1, give --id-base 1")
-    if repeated := int(repeated_ids(batch.ids, batch.values).sum()):
-        warnings.append(f"{repeated} rows hold an id more than once; it counts once for each field")
+    if tally.repeated:
+        warnings.append(f"{tally.repeated} rows hold an id more than once; it counts once for each field")
+    if config.format != "criteo" and not config.feature_size:
+        warnings.append(
+            f"feature_size {feature_size} was taken from the largest id of this data; "
+            "give --feature-size to keep it the same from day to day"
+        )
+    if tally.completed:
+        warnings.append(f"{tally.completed} rows had fewer than 40 columns; the cells at their end were taken as missing")
+    if skipped := sum((Counter(source.rejected) for source in gathered.sources), Counter[str]()):
+        kinds = ", ".join(f"{count} {reason}" for reason, count in sorted(skipped.items()))
+        warnings.append(f"{skipped.total()} bad rows were skipped ({kinds})")
     return warnings
 
 
@@ -146,60 +194,83 @@ def _repeated_sources(sources: Sequence[Source]) -> list[str]:
     ]
 
 
-def row_hashes(batch: Batch) -> NDArray[np.uint64]:
-    """A 64-bit hash of each row [B]; equal rows have equal hashes, and others differ but for one pair in 2^64."""
-    multipliers = np.random.default_rng(0x5EED).integers(1, 2**63, 2 * batch.ids.shape[1] + 1, dtype=np.uint64) * np.uint64(2)
-    multipliers += np.uint64(1)
-    mixed: NDArray[np.uint64] = batch.labels.astype(np.uint64) * multipliers[0]
-    for field in range(batch.ids.shape[1]):
-        for offset, column in ((1, batch.ids[:, field].astype(np.uint64)), (2, batch.values[:, field].view(np.uint32))):
-            # Rotating between columns keeps low bits from meeting only low bits.
-            mixed = (mixed << np.uint64(23) | mixed >> np.uint64(41)) ^ column * multipliers[2 * field + offset]
-            mixed *= np.uint64(0x9E3779B97F4A7C15)
-    return mixed
-
-
-def split_rows(batch: Batch, fraction: float, seed: int) -> tuple[Batch, Batch]:
-    """Train and validation rows, both shuffled: the same rows, fraction and seed give the same answer.
-
-    Raises:
-        InvalidRecords: fewer than two rows.
-    """
-    if len(batch) < 2:
-        raise InvalidRecords(f"{len(batch)} rows in all: at least 2 are needed, one to train and one to validate")
-    order = np.random.default_rng(seed).permutation(len(batch))
-    held_out = min(max(round(len(batch) * fraction), 1), len(batch) - 1)
-    return batch.rows(order[held_out:]), batch.rows(order[:held_out])
-
-
-def one_class_warnings(train: Batch, validation: Batch) -> list[str]:
-    parts = {"train": train, "validation": validation}
+def one_class_warnings(splits: dict[SplitName, Split]) -> list[str]:
     return [
-        f"the {name} split has only {'positive' if part.labels[0] else 'negative'} rows ({len(part)}): AUC is undefined on it"
-        for name, part in parts.items()
-        if part.labels.min() == part.labels.max()
+        f"the {name} split has only {'positive' if part.positives else 'negative'} rows ({part.examples}): AUC is undefined on it"
+        for name, part in splits.items()
+        if part.positives in (0, part.examples)
     ]
 
 
-def write_split(folder: Path, name: SplitName, rows: Batch, shards: int, encoding: Encoding) -> Split:
-    """Rows of a split as files whose sizes differ by at most one row; never an empty file."""
-    (folder / name).mkdir()
-    count = min(shards, len(rows))
-    edges = [len(rows) * index // count for index in range(count + 1)]
-    written = tuple(
-        write_shard(
-            folder / name / f"part-{index:05d}{SUFFIXES[encoding]}", rows.rows(slice(edges[index], edges[index + 1])), encoding
+def shard_tasks(work: Path, name: SplitName, counts: NDArray[np.int64], shards: int, encoding: Encoding) -> list[ShardTask]:
+    """The files of a split, whose sizes differ by at most one row; never an empty file."""
+    (work / name).mkdir()
+    rows = int(counts.sum())
+    count = min(shards, rows)
+    edges = [rows * index // count for index in range(count + 1)]
+    return [
+        ShardTask(
+            path=work / name / f"part-{index:05d}{SUFFIXES[encoding]}",
+            split=name,
+            start=edges[index],
+            stop=edges[index + 1],
+            counts=counts.tolist(),
         )
         for index in range(count)
+    ]
+
+
+def write_splits(config: PreprocessConfig, work: Path, crew: Crew, counts: NDArray[np.int64]) -> dict[SplitName, Split]:
+    """All shards of both splits, written by all workers."""
+    shards = {"train": config.shards, "validation": max(config.shards // 4, 1)}
+    tasks = [
+        task for index, name in enumerate(SPLITS) for task in shard_tasks(work, name, counts[index], shards[name], config.encoding)
+    ]
+    written = list(zip(tasks, crew.ordered("write", tasks), strict=True))
+    splits = {}
+    for name in SPLITS:
+        own = tuple(shard for task, shard in written if task.split == name)
+        splits[name] = Split(
+            examples=sum(shard.examples for shard in own), positives=sum(shard.positives for shard in own), shards=own
+        )
+    return splits
+
+
+@contextmanager
+def scratch_folder(out: Path) -> Iterator[Path]:
+    """A folder on the disk of the output that vanishes with the block."""
+    parent = next(folder for folder in out.absolute().parents if folder.exists())
+    folder = Path(tempfile.mkdtemp(dir=parent, prefix=f".{out.name}.scratch."))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def work_of(config: PreprocessConfig, field_size: int, input_bytes: int, scratch: Path, memory: MemoryPlan) -> Work:
+    default_table = DEFAULT_FEATURE_SIZE if config.format == "criteo" else LARGEST_TABLE
+    schema = Schema(field_size=field_size, feature_size=config.feature_size or default_table, id_base=config.id_base)
+    return Work(
+        format=config.format,
+        schema=schema,
+        seed=config.seed,
+        validation_fraction=config.validation_fraction,
+        encoding=config.encoding,
+        skip=config.on_bad_row == "skip",
+        scratch=scratch,
+        bits=memory.bits(input_bytes),
+        limit_rows=memory.limit_rows(field_size),
     )
-    return Split(examples=len(rows), positives=int(rows.labels.sum()), shards=written)
 
 
-def preprocess(config: PreprocessConfig, inputs: Sequence[str], out: Path, report: Path) -> Manifest:
+def preprocess(
+    config: PreprocessConfig, inputs: Sequence[str], out: Path, report: Path, memory_bytes: int | None = None
+) -> Manifest:
     """Write the dataset `out` and its report; nothing is left when it fails.
 
     Args:
         inputs: paths, folders or globs.
+        memory_bytes: what rows may take in memory; None for the smaller of 1 GiB and a quarter of the container.
     Raises:
         InvalidRecords: missing, empty, damaged or malformed input, named with file and line or record.
     """
@@ -210,37 +281,62 @@ def preprocess(config: PreprocessConfig, inputs: Sequence[str], out: Path, repor
     for path in files:
         if path.resolve().is_relative_to(out.resolve()):
             raise InvalidConfig(f"{out}: holds the input {path}, which the new dataset would replace; choose another folder")
-    try:
-        rows = read_rows(config, files)
-    except OSError as error:
-        raise InvalidRecords(f"{error.filename or files[0]}: cannot be read ({error.strerror or error})") from error
-    train, validation = split_rows(rows.batch, config.validation_fraction, config.seed)
-    repeats = int(np.isin(row_hashes(validation), row_hashes(train)).sum())
-    warnings = [*rows.warnings, *one_class_warnings(train, validation)]
-    if repeats:
-        warnings.append(f"{repeats} of {len(validation)} validation rows also stand in train: AUC on them flatters the model")
-    with publish_folder(out, marker=MANIFEST) as work:
-        manifest = Manifest(
-            encoding=config.encoding,
-            schema=rows.schema,
-            train=write_split(work, "train", train, config.shards, config.encoding),
-            validation=write_split(work, "validation", validation, max(config.shards // 4, 1), config.encoding),
-            statistics=Statistics(
-                smallest_id=int(rows.batch.ids.min()),
-                largest_id=int(rows.batch.ids.max()),
-                smallest_value=float(rows.batch.values.min()),
-                largest_value=float(rows.batch.values.max()),
-                missing=rows.missing,
-                click_rate=float(rows.batch.labels.mean()),
-                distinct_ids_by_field=tuple(len(np.unique(column)) for column in rows.batch.ids.T),
-                validation_rows_in_train=repeats,
-            ),
-            sources=rows.sources,
-            warnings=tuple(warnings),
-            versions={"ctrflow": VERSION, "python": platform.python_version(), "numpy": np.__version__},
-        )
-        write_manifest(work, manifest)
+    progress = Progress(files)
+    processes = config.processes or processes_for(progress.total_bytes)
+    memory = MemoryPlan(bytes=memory_bytes or memory_bound(), processes=processes)
+    with ExitStack() as stack:
+        scratch = stack.enter_context(scratch_folder(out))
+        with readable(files[0]):
+            field_size = config.field_size or _field_size_of(config.format, files[0])
+        work = work_of(config, field_size, progress.total_bytes, scratch, memory)
+        crew = stack.enter_context(Crew(work, processes))
+        gathered = gather(config, files, crew, progress)
+        manifest = write_dataset(config, gathered, work, crew, out)
     for warning in manifest.warnings:
         log.warning("%s", warning)
     write_report(report, dataset_report(manifest))
+    return manifest
+
+
+def write_dataset(config: PreprocessConfig, gathered: Gathered, work: Work, crew: Crew, out: Path) -> Manifest:
+    """Shards of what was gathered, and the manifest last.
+
+    Raises:
+        InvalidRecords: fewer than two rows.
+    """
+    tally, counts, schema = gathered.tally, gathered.counts, work.schema
+    if tally.rows < 2:
+        raise InvalidRecords(f"{tally.rows} rows in all: at least 2 are needed, one to train and one to validate")
+    for index, name in enumerate(SPLITS):
+        if counts[1 - index].sum() == 0:
+            move_one(work.reader(), counts, name)
+    if config.format != "criteo" and not config.feature_size:
+        schema = replace(schema, feature_size=tally.largest_id + 1)
+    with publish_folder(out, marker=MANIFEST) as folder:
+        splits = write_splits(config, folder, crew, counts)
+        repeats = repeated_rows(work.scratch, work.bits)
+        warnings = [*dataset_warnings(config, gathered, schema.feature_size), *one_class_warnings(splits)]
+        if repeats:
+            held_out = splits["validation"].examples
+            warnings.append(f"{repeats} of {held_out} validation rows also stand in train: AUC on them flatters the model")
+        manifest = Manifest(
+            encoding=config.encoding,
+            schema=schema,
+            train=splits["train"],
+            validation=splits["validation"],
+            statistics=Statistics(
+                smallest_id=tally.smallest_id,
+                largest_id=tally.largest_id,
+                smallest_value=tally.smallest_value,
+                largest_value=tally.largest_value,
+                missing=tally.missing,
+                click_rate=tally.positives / tally.rows,
+                distinct_ids_by_field=tally.distinct.counts(),
+                validation_rows_in_train=repeats,
+            ),
+            sources=gathered.sources,
+            warnings=tuple(warnings),
+            versions={"ctrflow": VERSION, "python": platform.python_version(), "numpy": np.__version__},
+        )
+        write_manifest(folder, manifest)
     return manifest

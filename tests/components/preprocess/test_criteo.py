@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from components.errors import InvalidConfig, InvalidRecords
-from components.preprocess.criteo import FIELD_SIZE, CriteoReader, category_id
+from components.preprocess.chunks import text_chunks
+from components.preprocess.criteo import FIELD_SIZE, CriteoParser, category_id
+from components.preprocess.parsed import Parsed, rows_of
 from components.records import Batch, Schema, concatenate
 
 SCHEMA = Schema(field_size=FIELD_SIZE, feature_size=1000)
@@ -24,8 +26,15 @@ def replaced(cells: list[str], index: int, cell: str) -> list[str]:
     return [*cells[:index], cell, *cells[index + 1 :]]
 
 
-def read(path: Path, reader: CriteoReader | None = None) -> Batch:
-    return concatenate((reader or CriteoReader(SCHEMA)).read(path), FIELD_SIZE)
+def parse(path: Path) -> Parsed:
+    """What the only chunk of a file holds."""
+    [chunk] = text_chunks(path)
+    return CriteoParser(SCHEMA).parse(chunk, skip=False)
+
+
+def read(path: Path) -> Batch:
+    parser = CriteoParser(SCHEMA)
+    return concatenate((rows_of(lambda each: parser.parse(each, skip=False), chunk) for chunk in text_chunks(path)), FIELD_SIZE)
 
 
 def written(folder: Path, *lines: str | bytes) -> Path:
@@ -46,12 +55,12 @@ def test_the_id_table(tmp_path: Path) -> None:
 
 
 def test_missing_cells_have_ids_of_their_own(tmp_path: Path) -> None:
-    reader = CriteoReader(SCHEMA)
-    batch = read(written(tmp_path, "0" + "\t" * 39), reader)
+    parsed = parse(written(tmp_path, "0" + "\t" * 39))
+    batch = parsed.batch
     assert batch.labels.tolist() == [0]
     assert batch.ids[0].tolist() == [2 * column + 1 for column in range(13)] + [26 + column for column in range(26)]
     assert batch.values[0].tolist() == [1] * 39
-    assert reader.missing_cells == 39
+    assert parsed.missing == 39
 
 
 def test_cells_do_not_shift_at_a_missing_first_or_last_cell(tmp_path: Path) -> None:
@@ -63,14 +72,14 @@ def test_cells_do_not_shift_at_a_missing_first_or_last_cell(tmp_path: Path) -> N
 
 
 def test_a_row_that_lost_its_trailing_tabs_is_completed(tmp_path: Path) -> None:
-    reader = CriteoReader(SCHEMA)
     padded = row(categories=[*CATEGORIES[:22], "", "", "", ""])
     bare = row(categories=["", *[""] * 25])
-    batch = read(written(tmp_path, padded, padded.rstrip("\t"), bare, bare.rstrip("\t")), reader)
+    parsed = parse(written(tmp_path, padded, padded.rstrip("\t"), bare, bare.rstrip("\t")))
+    batch = parsed.batch
     assert batch.ids[0].tolist() == batch.ids[1].tolist()
     assert batch.ids[2].tolist() == batch.ids[3].tolist()
-    assert reader.completed_rows == 2
-    assert reader.missing_cells == 4 + 4 + 26 + 26
+    assert parsed.completed == 2
+    assert parsed.missing == 4 + 4 + 26 + 26
 
 
 def test_counts_below_zero_keep_their_sign_and_zero_is_a_count(tmp_path: Path) -> None:
@@ -188,4 +197,4 @@ def test_damaged_utf8_is_a_category_like_any_other_and_shown_escaped_in_a_refusa
 )
 def test_a_table_that_cannot_hold_the_rows_is_refused(schema: Schema, reason: str) -> None:
     with pytest.raises(InvalidConfig, match=reason):
-        CriteoReader(schema)
+        CriteoParser(schema)

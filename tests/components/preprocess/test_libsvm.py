@@ -8,14 +8,17 @@ import pytest
 from sklearn.datasets import load_svmlight_file
 
 from components.errors import InvalidRecords
-from components.preprocess.libsvm import parse_fast, peek_pairs, read_libsvm, repeated_ids
+from components.preprocess.chunks import text_chunks
+from components.preprocess.libsvm import parse_fast, parse_libsvm, peek_pairs, repeated_ids
+from components.preprocess.parsed import rows_of
 from components.records import Batch, Schema, concatenate
 
 SCHEMA = Schema(field_size=3, feature_size=21)
 
 
 def read(path: Path, schema: Schema = SCHEMA) -> Batch:
-    return concatenate(read_libsvm(path, schema), schema.field_size)
+    batches = (rows_of(lambda each: parse_libsvm(each, schema, skip=False), chunk) for chunk in text_chunks(path))
+    return concatenate(batches, schema.field_size)
 
 
 def written(folder: Path, content: str | bytes) -> Path:

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from components.errors import InvalidRecords
-from components.preprocess.lines import MAX_LINE_BYTES, input_files, read_lines
+from components.preprocess.chunks import MAX_LINE_BYTES
+from components.preprocess.lines import input_files, read_lines
 from components.records import frame
 
 TEXT = b"line one\nline two\n\nline four\n"

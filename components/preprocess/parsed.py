@@ -1,0 +1,81 @@
+"""What a parser makes of a chunk: the rows it holds, the rows it refuses, and what it noticed.
+
+A parser is a function of a chunk. One that gives columns and not ids, and a transform that makes ids of them, are one parser
+to whoever reads: `lambda chunk: transformed(transform, columns_of(chunk))`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from components.errors import InvalidRecords
+from components.preprocess.chunks import Chunk
+from components.records import Batch
+
+Reason = Literal["bytes", "columns", "label", "cell", "pair", "id", "value", "width", "repeated id", "damaged", "example"]
+
+
+class BadRow(InvalidRecords):
+    """One row is wrong; `reason` is its kind, under which it is counted where wrong rows are skipped."""
+
+    def __init__(self, reason: Reason, message: str) -> None:
+        super().__init__(reason, message)
+        self.reason = reason
+        self.message = message
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class Reject(NamedTuple):
+    """A row that is refused: its line or record, the kind of reason, and the whole sentence."""
+
+    number: int
+    reason: Reason
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parsed:
+    """The rows of a chunk.
+
+    Attributes:
+        batch: rows that are fine.
+        numbers: line or record of each of them, int64 [B].
+        rejects: rows that are not, in the order of the file.
+        fatal: what makes the rest of the file unreadable after all these rows; empty when nothing does.
+        missing, completed, repeated: cells that were empty; rows that lost cells at their end; rows with an id more than once.
+    """
+
+    batch: Batch
+    numbers: NDArray[np.int64]
+    rejects: tuple[Reject, ...] = ()
+    fatal: str = ""
+    missing: int = 0
+    completed: int = 0
+    repeated: int = 0
+
+
+Parser = Callable[[Chunk], Parsed]
+
+
+def rows_of(parser: Parser, chunk: Chunk) -> Batch:
+    """The rows of a chunk, all of which must be fine.
+
+    Raises:
+        InvalidRecords: the first row that is not.
+    """
+    parsed = parser(chunk)
+    for reject in parsed.rejects:
+        raise InvalidRecords(reject.message)
+    if parsed.fatal:
+        raise InvalidRecords(parsed.fatal)
+    return parsed.batch
+
+
+def place(path: Path, kind: Literal["line", "record"], number: int) -> str:
+    return f"{path}, {kind} {number}"

@@ -1,0 +1,123 @@
+"""What one process does: chunks into buckets, then buckets into shards."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from components.manifest import SplitName
+from components.preprocess.chunks import Chunk
+from components.preprocess.criteo import CriteoParser
+from components.preprocess.keys import below, row_keys
+from components.preprocess.libsvm import parse_libsvm
+from components.preprocess.parsed import Parser, Reject
+from components.preprocess.repeats import HashFiles
+from components.preprocess.spill import SpillReader, SpillWriter
+from components.preprocess.tally import Tally
+from components.preprocess.tfrecord import parse_tfrecord
+from components.records import Batch, Encoding, Schema, Shard, write_stream
+
+Format = Literal["criteo", "libsvm", "tfrecord"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """All that a worker needs to know. `bits`: 2^bits buckets of keys; `limit_rows`: that it may sort at once."""
+
+    format: Format
+    schema: Schema
+    seed: int
+    validation_fraction: float
+    encoding: Encoding
+    skip: bool
+    scratch: Path
+    bits: int
+    limit_rows: int
+
+    def reader(self) -> SpillReader:
+        return SpillReader(folder=self.scratch, bits=self.bits, field_size=self.schema.field_size, limit_rows=self.limit_rows)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChunkResult:
+    """What the main process hears of a chunk. `first_reject` is its sentence."""
+
+    file_index: int
+    rows: int
+    offset: int
+    first_reject: str
+    rejected: Counter[str]
+    fatal: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShardTask:
+    """Rows start..stop of a split, in the order of keys, as one file; `counts` of the split's buckets."""
+
+    path: Path
+    split: SplitName
+    start: int
+    stop: int
+    counts: list[int]
+
+
+def parser_of(work: Work) -> Parser:
+    """The function that makes rows of chunks: the one place that knows the formats."""
+    if work.format == "criteo":
+        return partial(CriteoParser(work.schema).parse, skip=work.skip)
+    return partial(parse_libsvm if work.format == "libsvm" else parse_tfrecord, schema=work.schema, skip=work.skip)
+
+
+@dataclass(kw_only=True)
+class Worker:
+    """Parses chunks into buckets, then writes shards from buckets."""
+
+    work: Work
+    number: int
+    _parser: Parser = field(init=False)
+    _spill: SpillWriter = field(init=False)
+    _tally: Tally = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._parser = parser_of(self.work)
+        self._spill = SpillWriter(folder=self.work.scratch, bits=self.work.bits, writer=self.number)
+        self._tally = Tally(field_size=self.work.schema.field_size)
+
+    def parse(self, chunk: Chunk) -> ChunkResult:
+        """Rows of a chunk into their buckets."""
+        parsed = self._parser(chunk)
+        keys = row_keys(self.work.seed, chunk.file_index, parsed.numbers)
+        self._spill.add(keys, below(keys, self.work.validation_fraction), parsed.batch)
+        self._tally.add(parsed)
+        first: Reject | None = next(iter(parsed.rejects), None)
+        return ChunkResult(
+            file_index=chunk.file_index,
+            rows=len(parsed.batch),
+            offset=chunk.offset,
+            first_reject=first.message if first else "",
+            rejected=Counter(reject.reason for reject in parsed.rejects),
+            fatal=parsed.fatal,
+        )
+
+    def finish(self, _: None) -> tuple[Tally, NDArray[np.int64]]:
+        """What this worker counted, when all chunks are parsed: rows, and rows by split and bucket."""
+        self._spill.close()
+        return self._tally, self._spill.counts
+
+    def write(self, task: ShardTask) -> Shard:
+        """One shard; the hashes of its rows go to scratch, by their first bits, for the search for repeats."""
+        work = self.work
+        reader = work.reader()
+        with HashFiles(work.scratch, task.split, task.path.name, work.bits) as hashes:
+
+            def batches() -> Iterator[Batch]:
+                for batch in reader.rows(task.split, task.counts, task.start, task.stop):
+                    hashes.add(batch)
+                    yield batch
+
+            return write_stream(task.path, batches(), work.encoding)
