@@ -22,9 +22,9 @@ import pyarrow.csv
 from numpy.typing import NDArray
 
 from components.errors import InvalidConfig, InvalidRecords
+from components.preprocess.chunks import BYTE_ORDER_MARK
 from components.preprocess.columns import Columns
 from components.preprocess.kinds import looks_like, shown
-from components.preprocess.lines import BYTE_ORDER_MARK
 from components.preprocess.raw_rows import (
     LABELS,
     LARGEST_FLOAT32,
