@@ -23,6 +23,14 @@ class DistinctIds:
         self.sketched = False
         self.seen_FI = np.zeros((field_size, 0), bool)
 
+    def __getstate__(self) -> tuple[bool, tuple[int, ...], NDArray[np.uint8]]:
+        """Bits, not bytes, travel between processes."""
+        return self.sketched, self.seen_FI.shape, np.packbits(self.seen_FI)
+
+    def __setstate__(self, state: tuple[bool, tuple[int, ...], NDArray[np.uint8]]) -> None:
+        self.sketched, shape, bits = state
+        self.seen_FI = np.unpackbits(bits, count=int(np.prod(shape))).view(bool).reshape(shape)
+
     def add(self, ids_BF: NDArray[np.int64]) -> None:
         if not self.sketched and (largest := int(ids_BF.max(initial=-1))) >= self.seen_FI.shape[1]:
             self._grow(max(largest + 1, min(2 * self.seen_FI.shape[1], EXACT_BYTES // len(self.seen_FI))))
