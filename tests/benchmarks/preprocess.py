@@ -96,7 +96,7 @@ def measure(source: Path, format: str, out: Path, *options: str) -> tuple[float,
             peak = max(peak, resident(watched))
         except psutil.NoSuchProcess:
             break
-        time.sleep(0.4)  # a look at all processes takes 20 ms of a core
+        time.sleep(0.4)  # a look at all processes takes time of the cores that are measured
     wall, after = time.perf_counter() - start, os.times()
     if process.wait():
         raise SystemExit(f"{' '.join(command[3:])} failed")
