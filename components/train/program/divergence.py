@@ -13,11 +13,12 @@ Rows = tuple[Any, Any, Any]
 LARGE_VALUE = 100.0
 
 
-def likely_cause(config: TrainConfig, batches: Sequence[Rows]) -> str:
+def likely_cause(config: TrainConfig, batches: Sequence[Rows], *, float16: bool = False) -> str:
     """The end of the sentence "training diverged: ...", the most telling cause first.
 
     Args:
         batches: labels, ids and values of the last steps, as far as this process saw them: a loss shows what the step before broke.
+        float16: whether products ran in it.
     """
     causes = []
     values = [np.asarray(values) for _, _, values in batches]
@@ -27,6 +28,8 @@ def likely_cause(config: TrainConfig, batches: Sequence[Rows]) -> str:
         causes.append(f"{broken} values of the last batches are not finite, repair the data")
     elif largest > LARGE_VALUE:
         causes.append(f"values of the last batches go up to {largest:g}, bring them near 1 by logarithm or division")
+    if float16:
+        causes.append("float16 overflow (a product above 65,504), turn mixed_precision off")
     causes.append(f"lower learning_rate {config.learning_rate:g}")
     if not config.warmup_steps:
         causes.append("let it rise over some warmup_steps")

@@ -18,6 +18,7 @@ from components.train.program.config import TrainConfig
 from components.train.program.divergence import Rows, likely_cause
 from components.train.program.division import Division, Share
 from components.train.program.layout import Layout
+from components.train.program.loss_scale import LossScale
 from components.train.program.read_ahead import ReadAhead
 
 log = logging.getLogger(__name__)
@@ -37,6 +38,7 @@ class Strategy(Protocol):
     rank: int
     size: int
     communication_s: float
+    loss_scale: LossScale | None
 
     def shares(self, layout: Layout) -> list[Share]: ...
     def train(self, batch: tuple[Any, Any, Any]) -> float: ...
@@ -69,8 +71,16 @@ class Step:
 class Recorder:
     """Collects steps, from any thread; refuses a loss that is not finite; touches the file `progress` while steps go on."""
 
-    def __init__(self, config: TrainConfig, division: Division, begun: int, started: float, progress: Path) -> None:
-        self._config = config
+    def __init__(
+        self,
+        config: TrainConfig,
+        division: Division,
+        begun: int,
+        started: float,
+        progress: Path,
+        loss_scale: LossScale | None = None,
+    ) -> None:
+        self._config, self._loss_scale = config, loss_scale
         self._division, self._begun = division, begun
         self._process_started = started
         self._started = time.monotonic()
@@ -86,7 +96,8 @@ class Recorder:
         Args:
             batches: of this step and the one before, where this process sees them.
         Raises:
-            WorkflowError: the loss is NaN or infinite; the message says what most likely made it so.
+            WorkflowError: the loss is NaN or infinite, or gradients are whatever the loss is scaled with; the message says what
+                most likely made them so.
         """
         with self._lock:
             self.steps.append(step)
@@ -97,8 +108,12 @@ class Recorder:
             quiet = step.ended - self._logged < LOG_EVERY_S
             if not quiet:
                 self._logged = step.ended
-        if step.loss is not None and not math.isfinite(step.loss):
-            raise WorkflowError(f"step {count}: the loss is {step.loss}; training diverged: {likely_cause(self._config, batches)}")
+        if step.loss is not None:
+            spent = self._loss_scale is not None and self._loss_scale.spent()
+            if spent or not math.isfinite(step.loss):
+                what = "gradients are not finite even with a loss scale of 1" if spent else f"the loss is {step.loss}"
+                cause = likely_cause(self._config, batches, float16=self._loss_scale is not None)
+                raise WorkflowError(f"step {count}: {what}; training diverged: {cause}")
         if not quiet and self._division.rank == 0:
             loss = "" if step.loss is None else f", loss {step.loss:.5f}"
             done = self._begun + sum(each.rows for each in self.steps) // (self._division.batch_size * self._division.size)

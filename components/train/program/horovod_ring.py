@@ -23,6 +23,7 @@ from components.train.program.exchange import exchange
 from components.train.program.input import Source
 from components.train.program.kernels import group_by_id
 from components.train.program.layout import Layout
+from components.train.program.loss_scale import loss_scale_for, overflow
 from components.train.program.model import Model
 from components.train.program.optimizers import DenseOptimizer
 from components.train.program.placement import place, place_for
@@ -56,6 +57,7 @@ class HorovodRing:
             log.info("embedding placement %s: %s", self.placement_name, why)
         self._exchange = exchange(self._device)
         self._placement = place(self.placement_name, table, self._exchange)
+        self.loss_scale = loss_scale_for(model.precision)
         self._traced: Any = None
 
     @tf.function
@@ -68,15 +70,25 @@ class HorovodRing:
         with tf.device(self._device):
             # The compiled operations, which exist for CPUs only, stay there; TensorFlow copies what crosses.
             value, dense, gradient_UE = self._model.loss_and_gradients(
-                self.dense, rows_UE, cells, labels_B, values_BF, self._step, self.rank
+                self.dense, rows_UE, cells, labels_B, values_BF, self._step, self.rank, self.loss_scale and self.loss_scale.scale
             )
         computed = time_after([value, dense, gradient_UE])
         exchanged = self._placement.exchange(found, gradient_UE)
-        value, *dense = self._exchange.mean([value, *dense], "dense")
+        # Gradients of rows go to their owners alone: what overflowed anywhere is told to all ranks, so that all skip the step.
+        overflowed = [] if self.loss_scale is None else [overflow([*dense, gradient_UE])]
+        means = self._exchange.mean([value, *dense, *overflowed], "dense")
+        value, dense = means[0], means[1 : 1 + len(dense)]
         waited += time_after([value, dense, exchanged]) - computed
         self._step.assign_add(1.0)
-        self._optimizer.apply(dense, self._step)
-        self._placement.update(exchanged)
+
+        def update() -> None:
+            self._optimizer.apply(dense, self._step)
+            self._placement.update(exchanged)
+
+        if self.loss_scale is None:
+            update()
+        else:
+            self.loss_scale.apply_if_finite(tf.equal(means[-1], 0.0), update)
         return tf.stack([tf.cast(value, tf.float64), waited])
 
     def train(self, batch: tuple[Any, Any, Any]) -> float:
@@ -97,23 +109,28 @@ class HorovodRing:
         return bool(self._exchange.gather([tf.constant([int(wish)])], "stop")[0][0])
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Shapes of what `state` holds."""
+        """Shapes of what a state must hold; one of another precision has no loss scale."""
         return {"table": self._shape, **{name: tuple(v.shape) for name, v in self._optimizer.named(self._step).items()}}
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Everything that training changes, by name, complete on rank 0; all ranks must call it."""
-        return {"table": self._placement.whole(), **{name: v.numpy() for name, v in self._optimizer.named(self._step).items()}}
+        return {"table": self._placement.whole(), **{name: v.numpy() for name, v in self._variables().items()}}
+
+    def _variables(self) -> dict[str, Any]:
+        """What all ranks hold alike, but for the table."""
+        return self._optimizer.named(self._step) | (self.loss_scale.variables() if self.loss_scale else {})
 
     def resume(self, found: tuple[int, Mapping[str, NDArray[Any]]] | None) -> int:
         """Rank 0 alone sees what is taken over: its variables, slots and step go to all ranks."""
         told = hvd.broadcast(tf.constant([int(found is not None), found[0] if found else 0]), root_rank=0, name="begun").numpy()
         taken_over, begun = bool(told[0]), int(told[1])
-        variables = self._optimizer.named(self._step)
         if found is not None:
-            for name, variable in variables.items():
+            for name, variable in self._optimizer.named(self._step).items():
                 variable.assign(found[1][name])
+            if self.loss_scale:
+                self.loss_scale.resume(found[1])
         # From a fresh start too: the seed makes all ranks equal, this makes it true whatever the numpy version of a host.
-        hvd.broadcast_variables(list(variables.values()), root_rank=0)
+        hvd.broadcast_variables(list(self._variables().values()), root_rank=0)
         if taken_over:
             self._placement.load(found[1]["table"] if found else None)
         else:
@@ -126,7 +143,7 @@ class HorovodRing:
 
     def checksums(self) -> dict[str, str]:
         """Of what all ranks must hold alike: dense weights, their slots, the step, and the table where it is replicated."""
-        own = state_checksum([*self._optimizer.named(self._step).values(), *self._placement.replicated()])
+        own = state_checksum([*self._variables().values(), *self._placement.replicated()])
         return {f"rank {rank}": checksum for rank, checksum in enumerate(hvd.allgather_object(own))}
 
     def end(self) -> None:
@@ -136,4 +153,5 @@ class HorovodRing:
     def figures(self) -> dict[str, Any]:
         """What training.json says of this strategy alone."""
         held = [self._placement.bytes_of(rank) for rank in range(self.size)]
-        return {"embedding_placement": self.placement_name, "table_bytes_per_rank": held}
+        scale = self.loss_scale.figures() if self.loss_scale else {}
+        return {"embedding_placement": self.placement_name, "table_bytes_per_rank": held, **scale}

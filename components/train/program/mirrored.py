@@ -18,6 +18,7 @@ from components.train.program.devices import HOST, replica_devices
 from components.train.program.embedding import apply_to_rows
 from components.train.program.input import Source
 from components.train.program.kernels import Rule, update_dense
+from components.train.program.loss_scale import overflow
 from components.train.program.model import Model
 from components.train.program.optimizers import DenseOptimizer
 from components.train.program.single import Single
@@ -82,22 +83,38 @@ class Mirrored(Single):
             """Here a mirrored variable is this replica's copy."""
             context = tf.distribute.get_replica_context()
             value, dense, ids_U, gradient_UE = self.gradients(*part, context.replica_id_in_sync_group)
-            dense = context.all_reduce(tf.distribute.ReduceOp.MEAN, dense)
-            for rule, variable, slots, gradient, rate in zip(
-                self._optimizer.rules, self.dense, self._optimizer.slots, dense, rates, strict=True
-            ):
-                if self._on_gpus:
-                    update_variable(rule, variable, slots, gradient, rate)
-                else:
-                    # The last bit as `single` has it: what differs there, Adam makes 1,000 times as much of in 100 steps.
-                    update_dense(rule, [variable], [[slot] for slot in slots], [gradient], rate)
-            return value, ids_U, gradient_UE
+            if self.loss_scale is None:
+                self._update_copies(context.all_reduce(tf.distribute.ReduceOp.MEAN, dense), rates)
+                return value, ids_U, gradient_UE
+            *dense, overflowed = context.all_reduce(tf.distribute.ReduceOp.MEAN, [*dense, overflow([*dense, gradient_UE])])
+            tf.cond(tf.equal(overflowed, 0.0), lambda: self._update_copies(dense, rates), lambda: False)
+            return value, ids_U, gradient_UE, overflowed
 
         own = self._strategy.experimental_distribute_values_from_function(lambda context: parts[context.replica_id_in_sync_group])
-        losses, ids, rows = [self._strategy.experimental_local_results(each) for each in self._strategy.run(replica, (own,))]
+        found = [self._strategy.experimental_local_results(each) for each in self._strategy.run(replica, (own,))]
+        losses, ids, rows = found[:3]
         with tf.device(HOST):
-            apply_to_rows(self._config, self.table, *combine_rows(ids, rows), self._step)
+            ids_U, gradient_UE = combine_rows(ids, rows)
+            if self.loss_scale is None:
+                apply_to_rows(self._config, self.table, ids_U, gradient_UE, self._step)
+            else:
+                self.loss_scale.apply_if_finite(
+                    tf.equal(found[3][0], 0.0),
+                    lambda: apply_to_rows(self._config, self.table, ids_U, gradient_UE, self._step),
+                )
             return tf.add_n(losses) / float(len(losses))
+
+    def _update_copies(self, dense: Sequence[Any], rates: Sequence[Any]) -> bool:
+        """One step of the optimizer on this replica's copies; True, because a branch of a graph must return something."""
+        for rule, variable, slots, gradient, rate in zip(
+            self._optimizer.rules, self.dense, self._optimizer.slots, dense, rates, strict=True
+        ):
+            if self._on_gpus:
+                update_variable(rule, variable, slots, gradient, rate)
+            else:
+                # The last bit as `single` has it: what differs there, Adam makes 1,000 times as much of in 100 steps.
+                update_dense(rule, [variable], [[slot] for slot in slots], [gradient], rate)
+        return True
 
     def checksums(self) -> dict[str, str]:
         """Of the dense weights and their slots on every replica."""

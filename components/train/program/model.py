@@ -28,7 +28,7 @@ def loss(labels_B: Any, logits_B: Any) -> Any:
 class Model:
     """Dense weights and a row width to begin with; loss and gradients in training; logits in serving."""
 
-    def __init__(self, config: TrainConfig, architecture: Architecture, click_rate: float) -> None:
+    def __init__(self, config: TrainConfig, architecture: Architecture, click_rate: float, precision: Precision = FULL) -> None:
         """The first weight is a bias, the log-odds of `click_rate`: training starts at the best constant predictor instead of
         spending its first steps on the way to it. Source: Lin et al. 2017, "Focal Loss", section 4.1, for the idea of a prior.
         """
@@ -36,7 +36,7 @@ class Model:
         bias = Weight("bias", np.array([np.log(click_rate / (1 - click_rate))], np.float32), "bias")
         self._weights = (bias, *architecture.weights(random))
         self._config, self._architecture = config, architecture
-        self.row_width = architecture.row_width
+        self.row_width, self.precision = architecture.row_width, precision
 
     @property
     def kinds(self) -> tuple[WeightKind, ...]:
@@ -59,7 +59,15 @@ class Model:
         return self._architecture.logits(dense[0], dense[1:], CellRows(rows_BFE, ids_BF, values_BF), None)
 
     def loss_and_gradients(
-        self, dense: Sequence[Any], rows_UE: Any, cells: Cells, labels_B: Any, values_BF: Any, step: Any, part: Any = 0
+        self,
+        dense: Sequence[Any],
+        rows_UE: Any,
+        cells: Cells,
+        labels_B: Any,
+        values_BF: Any,
+        step: Any,
+        part: Any = 0,
+        scale: Any = None,
     ) -> tuple[Any, list[Any], Any]:
         """Loss, gradients of the dense variables, and of the distinct rows [U, E].
 
@@ -67,6 +75,7 @@ class Model:
             rows_UE: the rows of the batch's distinct ids. cells: which of them each cell of the batch uses.
             step: a number that no other update of this training has. part: which part of the batch this is, of those that
                 others have; both only matter to what dropout drops.
+            scale: what the loss is multiplied with before gradients are taken; they are divided by it again.
         """
         training = TrainingPass(self._seed(step, part))
         with tf.GradientTape(watch_accessed_variables=False) as tape:
@@ -74,7 +83,10 @@ class Model:
             tape.watch(rows_UE)
             lookup = DistinctRows(rows_UE, cells, values_BF)
             value = loss(labels_B, self._architecture.logits(dense[0], dense[1:], lookup, training))
-        *gradients, rows_gradient = tape.gradient(value, [*dense, rows_UE], unconnected_gradients="zero")
+            scaled = value if scale is None else value * scale
+        *gradients, rows_gradient = tape.gradient(scaled, [*dense, rows_UE], unconnected_gradients="zero")
+        if scale is not None:
+            gradients, rows_gradient = [gradient / scale for gradient in gradients], rows_gradient / scale
         statistics = iter(training.statistics)
         for index, kind in enumerate(self.kinds):
             if kind == "moving":
@@ -94,7 +106,7 @@ def make_model(config: TrainConfig, field_size: int, click_rate: float, precisio
     Raises:
         InvalidConfig: settings that this model cannot have, or an own model that cannot be used.
     """
-    return Model(config, _architecture(config, field_size, precision), click_rate)
+    return Model(config, _architecture(config, field_size, precision), click_rate, precision)
 
 
 def _architecture(config: TrainConfig, field_size: int, precision: Precision) -> Architecture:

@@ -102,6 +102,7 @@ class ParameterServers:
     def __init__(self, config: TrainConfig, source: Source, model: Model) -> None:
         cluster = cluster_of_environment()
         self.size = len(cluster["worker"])
+        self.loss_scale = None
         filters = tf.config.experimental.ClusterDeviceFilters()
         for worker in range(self.size):
             # Workers never talk to each other: without this each waits for all of them before its first step.

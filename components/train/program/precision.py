@@ -1,9 +1,12 @@
 """In which precision the matrix products of deep and cross layers run: setting `mixed_precision`.
 
-Weights, sums and optimizer stay float32 whatever it is; a served model is float32 throughout. bfloat16 has the range of float32, so
-that losses need no scaling; a product adds up in float32 and its result is rounded once.
+Weights, sums and optimizer stay float32 whatever it is; a served model is float32 throughout. On CPUs it is
+bfloat16, which has the range of float32, so that losses need no scaling; a product adds up in float32 and its result is rounded
+once. On GPUs it is float16, whose range is small: the loss is scaled (loss_scale.py). That has run on CPUs in tests, and never on a
+GPU.
 
-Source: Kalamkar et al. 2019, "A Study of BFLOAT16 for Deep Learning Training".
+Source: Kalamkar et al. 2019, "A Study of BFLOAT16 for Deep Learning Training";
+Micikevicius et al. 2018, "Mixed Precision Training".
 """
 
 from collections.abc import Set
@@ -15,7 +18,7 @@ import tensorflow as tf
 
 from components.train.program.config import TrainConfig
 
-PrecisionName = Literal["float32", "bfloat16"]
+PrecisionName = Literal["float32", "bfloat16", "float16"]
 
 CPU_INFO = Path("/proc/cpuinfo")
 # What Linux calls instructions that multiply bfloat16 and add up in float32.
@@ -49,6 +52,12 @@ def cpu_flags(path: Path = CPU_INFO) -> frozenset[str]:
     return frozenset(flags.split())
 
 
+def _on_gpus(config: TrainConfig, gpus: int) -> bool:
+    """Whether the model runs on GPUs, as devices.py decides it."""
+    wanted = config.workers_per_host if config.strategy == "horovod" else config.tower_count
+    return config.device == "gpu" or (config.device == "auto" and gpus >= wanted)
+
+
 def choose_precision(config: TrainConfig, gpus: int, flags: Set[str]) -> Precision:
     """The precision of a training, from what this host has.
 
@@ -57,8 +66,12 @@ def choose_precision(config: TrainConfig, gpus: int, flags: Set[str]) -> Precisi
     """
     if not config.mixed_precision:
         return FULL
-    if gpus and config.device != "cpu":
-        return Precision("float32", "mixed_precision is for CPUs so far: on GPUs the loss would have to be scaled")
+    if gpus and config.device != "cpu" and config.strategy in ("single", "parameter_server"):
+        return Precision("float32", f"mixed_precision on a host with GPUs: strategy {config.strategy} has no GPU variant")
+    if _on_gpus(config, gpus):
+        if config.model == "own":
+            return Precision("float32", "mixed_precision is for the layers of this program: a model of one's own has none of them")
+        return Precision("float16", "mixed_precision on GPUs, the loss scaled")
     for flag in BFLOAT16_FLAGS:
         if flag in flags:
             return Precision("bfloat16", f"mixed_precision on a CPU that has {flag}")

@@ -13,6 +13,7 @@ from components.train.program.embedding import apply_to_rows, initial_table
 from components.train.program.input import Source
 from components.train.program.kernels import gather_rows, group_by_id
 from components.train.program.layout import Layout
+from components.train.program.loss_scale import loss_scale_for, overflow
 from components.train.program.model import Model
 from components.train.program.optimizers import DenseOptimizer
 
@@ -31,6 +32,7 @@ class Single:
         self.table = tf.Variable(initial_table(config, self._width, 0, source.feature_size), name="table")
         self.dense = [tf.Variable(value) for value in model.initial_dense()]
         self._optimizer = DenseOptimizer(config, self.dense, model.kinds)
+        self.loss_scale = loss_scale_for(model.precision)
         self._traced: Any = None
 
     def gradients(self, labels_B: Any, ids_BF: Any, values_BF: Any, part: Any = 0) -> tuple[Any, list[Any], Any, Any]:
@@ -38,15 +40,22 @@ class Single:
         cells = group_by_id(ids_BF)
         rows_UE = gather_rows(self.table, cells.ids_U, self._width)
         value, dense, gradient_UE = self._model.loss_and_gradients(
-            self.dense, rows_UE, cells, labels_B, values_BF, self._step, part
+            self.dense, rows_UE, cells, labels_B, values_BF, self._step, part, self.loss_scale and self.loss_scale.scale
         )
         return value, dense, cells.ids_U, gradient_UE
 
     def apply(self, dense: list[Any], ids_U: Any, gradient_UE: Any) -> None:
-        """One step of the optimizer."""
+        """One step of the optimizer; with float16, of its weights only if no gradient overflowed."""
         self._step.assign_add(1.0)
-        self._optimizer.apply(dense, self._step)
-        apply_to_rows(self._config, self.table, ids_U, gradient_UE, self._step)
+
+        def update() -> None:
+            self._optimizer.apply(dense, self._step)
+            apply_to_rows(self._config, self.table, ids_U, gradient_UE, self._step)
+
+        if self.loss_scale is None:
+            update()
+        else:
+            self.loss_scale.apply_if_finite(tf.equal(overflow([*dense, gradient_UE]), 0.0), update)
 
     @tf.function
     def _train(self, labels_B: Any, ids_BF: Any, values_BF: Any) -> Any:
@@ -65,12 +74,13 @@ class Single:
         return {"table": self.table, **self._optimizer.named(self._step)}
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Shapes of what `state` holds."""
+        """Shapes of what a state must hold; one of another precision has no loss scale."""
         return {name: tuple(variable.shape) for name, variable in self._variables().items()}
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Everything that training changes, by name; what a checkpoint holds."""
-        return {name: variable.numpy() for name, variable in self._variables().items()}
+        variables = self._variables() | (self.loss_scale.variables() if self.loss_scale else {})
+        return {name: variable.numpy() for name, variable in variables.items()}
 
     def resume(self, found: tuple[int, Mapping[str, NDArray[Any]]] | None) -> int:
         """Take over the state that rank 0 found, on all ranks, and return its step; 0 when there is none."""
@@ -78,6 +88,8 @@ class Single:
             return 0
         for name, variable in self._variables().items():
             variable.assign(found[1][name])
+        if self.loss_scale:
+            self.loss_scale.resume(found[1])
         return found[0]
 
     def shares(self, layout: Layout) -> list[Share]:
@@ -98,4 +110,5 @@ class Single:
 
     def figures(self) -> dict[str, Any]:
         """What training.json says of this strategy alone."""
-        return {"table_bytes_per_rank": [int(np.prod(self.table.shape)) * 4]}
+        held = {"table_bytes_per_rank": [int(np.prod(self.table.shape)) * 4]}
+        return held | (self.loss_scale.figures() if self.loss_scale else {})

@@ -221,7 +221,7 @@ def run_steps(
         # Writing a large table takes a while in which no step ends, and is no hang.
         progress.touch()
 
-    recorder = Recorder(config, division, begun, started, progress)
+    recorder = Recorder(config, division, begun, started, progress, strategy.loss_scale)
     with Sampler() as sampler:
         try:
             if config.strategy == "parameter_server":
