@@ -41,7 +41,7 @@ class Learning:
         dropout: share of a deep layer's outputs that is dropped in training: one for each layer, one for all, or none.
         batch_norm: normalise each deep layer's outputs. batch_norm_momentum: how much of the moving statistics a step keeps.
         l2: the gradient of each weight that a step touches grows by l2 times that weight; biases are left alone.
-        mixed_precision: matrix products of deep and cross layers in bfloat16 where the CPU has it.
+        mixed_precision: matrix products of deep and cross layers in float16 on GPUs, in bfloat16 where the CPU has it.
         momentum: of optimizer momentum. ftrl_l1, ftrl_l2: strengths of optimizer ftrl's own regularization.
         learning_rate_factor: times the learning rate; never guessed from the number of workers.
         warmup_steps: steps over which the learning rate rises to its value.

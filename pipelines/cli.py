@@ -114,7 +114,11 @@ def model_options(command: Command) -> Command:
         click.option("--ftrl-l1", type=float, default=Learning.ftrl_l1, help="optimizer ftrl: strength of l1; makes weights 0"),
         click.option("--momentum", type=float, default=Learning.momentum, help="optimizer momentum: what a step keeps"),
         click.option("--optimizer", type=click.Choice(OPTIMIZERS), default=Learning.optimizer),
-        click.option("--mixed-precision/--no-mixed-precision", default=False, help="products in bfloat16 where the CPU has it"),
+        click.option(
+            "--mixed-precision/--no-mixed-precision",
+            default=False,
+            help="products in float16 on GPUs, bfloat16 where the CPU has it",
+        ),
         click.option("--l2", type=float, default=Learning.l2, help="decay of the weights and embedding rows that a step touches"),
         click.option("--batch-norm-momentum", type=float, default=Learning.batch_norm_momentum, help="of its moving statistics"),
         click.option("--batch-norm/--no-batch-norm", default=Learning.batch_norm, help="normalise the outputs of deep layers"),

@@ -22,7 +22,10 @@ TRAINING: Any = object()
         ({"mixed_precision": True}, 0, {"avx2", "avx512_bf16"}, "bfloat16", "a CPU that has avx512_bf16"),
         ({"mixed_precision": True}, 0, {"amx_bf16", "avx512_bf16"}, "bfloat16", "a CPU that has amx_bf16"),
         ({"mixed_precision": True}, 0, {"avx2"}, "float32", "the CPU has none of amx_bf16, avx512_bf16"),
-        ({"mixed_precision": True}, 1, {"amx_bf16"}, "float32", "on GPUs the loss would have to be scaled"),
+        ({"mixed_precision": True}, 1, {"amx_bf16"}, "float32", "strategy single has no GPU variant"),
+        ({"mixed_precision": True, "strategy": "tower"}, 2, {"amx_bf16"}, "float16", "on GPUs, the loss scaled"),
+        ({"mixed_precision": True, "strategy": "horovod", "workers_per_host": 2}, 2, set(), "float16", "on GPUs, the loss scaled"),
+        ({"mixed_precision": True, "strategy": "tower"}, 1, {"amx_bf16"}, "bfloat16", "a CPU that has amx_bf16"),
         (
             {"mixed_precision": True, "strategy": "tower", "device": "cpu"},
             1,
