@@ -36,7 +36,7 @@ bench: .venv/.base ## measure: preprocess, step, input, models, methods, Horovod
 	done
 
 clean: ## remove the environment and everything that a run or a tool left in the checkout
-	rm -rf .venv components/train/program/kernels-*.so runs models retrain.yaml build *.egg-info .mypy_cache .ruff_cache .pytest_cache
+	rm -rf .venv components/train/program/kernels-*.so runs models retrain.yaml build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find components pipelines tests images -name __pycache__ -prune -exec rm -rf {} +
 
 # Set-up. A stamp is newer than everything it depends on, so a second call costs nothing.

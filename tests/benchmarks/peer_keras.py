@@ -3,6 +3,9 @@
     python peer_keras.py ROWS.npz OUT.json --batch 1024 --steps 300
 
 Keras updates the whole embedding table at every step. Batches come from arrays in memory by tf.data.
+
+Adam of Keras 3.15 gets the gradient of an embedding cell by cell, and adds up their squares where Adam squares the sum of an id's
+cells: an id that stands in many rows of a batch has a smaller second moment, and moves further. --summed sums first.
 """
 
 import json
@@ -38,14 +41,21 @@ def deepfm(size: int, fields: int) -> Any:
     return keras.Model([ids, values], layers.Add()([first, second, layers.Dense(1)(hidden)]))
 
 
+class SummedAdam(keras.optimizers.Adam):
+    def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
+        super().update_step(tf.convert_to_tensor(gradient), variable, learning_rate)
+
+
 def main() -> None:
-    arguments = peer_parser().parse_args()
+    parser = peer_parser()
+    parser.add_argument("--summed", action="store_true", help="of Adam: square the sum of an id's gradients, not each")
+    arguments = parser.parse_args()
     tf.config.threading.set_intra_op_parallelism_threads(arguments.threads)
     tf.config.threading.set_inter_op_parallelism_threads(arguments.threads)
     keras.utils.set_random_seed(arguments.seed)
     size, (ids, values, labels), test = read_rows(arguments.rows)
     model = deepfm(size, ids.shape[1])
-    optimizers = {"adam": keras.optimizers.Adam, "adagrad": keras.optimizers.Adagrad}
+    optimizers = {"adam": SummedAdam if arguments.summed else keras.optimizers.Adam, "adagrad": keras.optimizers.Adagrad}
     model.compile(optimizers[arguments.optimizer](arguments.rate), keras.losses.BinaryCrossentropy(from_logits=True))
     _, warmup, steps = lengths(arguments, len(labels))
     rows = tf.data.Dataset.from_tensor_slices(((ids, values), labels)).batch(arguments.batch, drop_remainder=True).repeat()

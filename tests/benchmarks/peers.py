@@ -80,9 +80,10 @@ def sides_of(arguments: Any, root: Path, ids: int, batch: int, optimizer: str, t
             sides["PyTorch, dense, compiled"] = partial(torch, options=[*options, "--variant", "dense"])
     # A dense Adam over a million rows takes a third of a second a step.
     slow = [*common, "--steps", str(min(steps, 40) if steps else 0)]
-    sides["Keras 3 model.fit"] = partial(
-        peer, python=sys.executable, script="peer_keras.py", options=slow, rows=rows, labels=labels
-    )
+    keras = partial(peer, python=sys.executable, script="peer_keras.py", rows=rows, labels=labels)
+    sides["Keras 3 model.fit"] = partial(keras, options=slow)
+    if arguments.quality and optimizer == "adam":
+        sides["Keras 3 model.fit, gradients summed"] = partial(keras, options=[*slow, "--summed"])
     return sides
 
 
