@@ -23,6 +23,7 @@ from components.plan import STRATEGIES
 from components.records import ENCODINGS
 from pipelines.dataset_commands import dataset
 from pipelines.signals import Stopped, raising_signals
+from pipelines.source_options import format_option, format_options, table_options
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 FOLDER = click.Path(file_okay=False, path_type=Path)
@@ -77,19 +78,6 @@ def main() -> None:
 
 
 main.add_command(dataset)
-
-
-def format_options(command: Command) -> Command:
-    """What a source is."""
-    for option in (
-        click.option("--id-base", type=int, default=0, help="the smallest id of libsvm and tfrecord input, 0 or 1"),
-        click.option("--feature-size", type=int, default=0, help="rows of the id table; 0 = from the data (criteo: 200,000)"),
-        click.option("--field-size", type=int, default=0, help="fields of a row; 0 = from the first row (criteo: 39)"),
-        click.option("--format", "source_format", type=click.Choice(["criteo", "libsvm", "tfrecord"]), default="criteo"),
-        click.option("--validation-fraction", type=float, default=0.1, help="share of the rows that is held out"),
-    ):
-        command = option(command)
-    return command
 
 
 def file_or_module(ctx: click.Context, option: click.Parameter, own_model: str) -> str:
@@ -202,7 +190,9 @@ def sample(out: Path, rows: int, seed: int) -> None:
 @main.command()
 @click.argument("inputs", nargs=-1, required=True)
 @click.argument("out", type=FOLDER)
+@format_option("csv", "parquet")
 @format_options
+@table_options
 @click.option("--seed", type=int, default=0, help="of the shuffle and the split")
 @click.option("--encoding", type=click.Choice(ENCODINGS), default="blocks")
 @click.option("--shards", type=int, default=4, help="files of the train split")
@@ -223,9 +213,15 @@ def preprocess(
     on_bad_row: Any,
     max_bad_rows: int,
     processes: int,
+    columns: str,
+    separator: Any,
+    names: str,
+    transform: str,
+    **fitting: Any,
 ) -> None:
     """Turn raw click logs INPUTS (files, folders or globs) into the dataset OUT."""
     from components.preprocess import step
+    from components.preprocess.fitting import TransformConfig
 
     config = step.PreprocessConfig(
         format=source_format,
@@ -239,6 +235,11 @@ def preprocess(
         on_bad_row=on_bad_row,
         max_bad_rows=max_bad_rows,
         processes=processes,
+        columns=columns,
+        separator="\t" if separator == "tab" else separator,
+        names=tuple(names.split(",")) if names else (),
+        transform=transform,
+        fitting=TransformConfig(**fitting),
     )
     manifest = step.preprocess(config, inputs, out, out.with_name(f"{out.name}.html"))
     click.echo(f"{out}: {manifest.train.examples:,} rows to train, {manifest.validation.examples:,} to validate")
@@ -387,6 +388,7 @@ def compile(out: Path) -> None:
 @main.command()
 @click.option("--data", multiple=True, help="file, folder or glob; may be given several times; without it the built-in sample")
 @click.option("--sample-rows", type=int, default=200_000, help="rows of the built-in sample")
+@format_option()
 @format_options
 @model_options
 @click.option("--seed", type=int, default=1)

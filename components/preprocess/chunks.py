@@ -7,7 +7,7 @@ import gzip
 import io
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -98,8 +98,18 @@ class _Filling:
         return b"".join(pieces)
 
 
-def text_chunks(path: Path, file_index: int = 0, chunk_bytes: int = CHUNK_BYTES) -> Iterator[Chunk]:
+def whole_lines(data: bytes) -> int:
+    """How many bytes of `data` are lines with their ends."""
+    return data.rfind(b"\n") + 1
+
+
+def text_chunks(
+    path: Path, file_index: int = 0, chunk_bytes: int = CHUNK_BYTES, whole: Callable[[bytes], int] = whole_lines
+) -> Iterator[Chunk]:
     """The lines of a text file; gzip is decompressed, a byte order mark dropped.
+
+    Args:
+        whole: how many of some bytes are whole rows.
 
     Raises:
         InvalidRecords: a truncated or damaged gzip stream, after the whole lines before it; a file that is not text.
@@ -115,10 +125,9 @@ def text_chunks(path: Path, file_index: int = 0, chunk_bytes: int = CHUNK_BYTES)
             rest = filling.fill(rest)
             if not opened and (len(rest) >= _OPENING_BYTES or filling.ended):
                 rest, opened = _opening(path, rest), True
-            whole, feed, rest = rest.rpartition(b"\n")
-            if filling.ended and rest:
-                whole, feed, rest = whole + feed + rest, b"", b""
-            if data := whole + feed:
+            end = len(rest) if filling.ended else whole(rest)
+            data, rest = rest[:end], rest[end:]
+            if data:
                 yield Chunk(path=path, file_index=file_index, first=first, data=data, offset=raw.tell(), ends=none)
                 first += data.count(b"\n")
             if len(rest) > MAX_LINE_BYTES:

@@ -14,9 +14,12 @@ from numpy.typing import NDArray
 
 from components.errors import InvalidRecords
 from components.preprocess.chunks import Chunk
+from components.preprocess.raw_rows import RejectReason
 from components.records import Batch
 
-Reason = Literal["bytes", "columns", "label", "cell", "pair", "id", "value", "width", "repeated id", "damaged", "example"]
+Reason = (
+    Literal["bytes", "columns", "label", "cell", "pair", "id", "value", "width", "repeated id", "damaged", "example"] | RejectReason
+)
 
 
 class BadRow(InvalidRecords):
@@ -49,6 +52,7 @@ class Parsed:
         rejects: rows that are not, in the order of the file.
         fatal: what makes the rest of the file unreadable after all these rows; empty when nothing does.
         missing, completed, repeated: cells that were empty; rows that lost cells at their end; rows with an id more than once.
+        unseen: tokens that the transform does not know.
     """
 
     batch: Batch
@@ -58,6 +62,7 @@ class Parsed:
     missing: int = 0
     completed: int = 0
     repeated: int = 0
+    unseen: int = 0
 
 
 Parser = Callable[[Chunk], Parsed]

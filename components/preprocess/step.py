@@ -11,7 +11,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -24,15 +24,21 @@ from components.images import VERSION
 from components.manifest import MANIFEST, SPLITS, Manifest, Source, Split, SplitName, Statistics, write_manifest
 from components.preprocess.bounds import MemoryPlan, memory_bound, processes_for
 from components.preprocess.chunks import Chunk, record_chunks, text_chunks
+from components.preprocess.columns import read_columns
 from components.preprocess.crew import Crew
 from components.preprocess.criteo import DEFAULT_FEATURE_SIZE, FIELD_SIZE
+from components.preprocess.delimited import Delimited, Separator
+from components.preprocess.fitting import Fitting, TransformConfig
 from components.preprocess.libsvm import LARGEST_TABLE, peek_pairs
 from components.preprocess.lines import file_digest, input_files
 from components.preprocess.progress import Progress
 from components.preprocess.repeats import repeated_rows
 from components.preprocess.report import dataset_report
 from components.preprocess.spill import move_one
+from components.preprocess.tables import Table, open_table
 from components.preprocess.tally import Tally
+from components.preprocess.transform import Transform
+from components.preprocess.transform_file import TRANSFORM, read_transform, write_transform
 from components.preprocess.worker import ChunkResult, Format, ShardTask, Work
 from components.records import ENCODINGS, SUFFIXES, Encoding, Schema
 from components.reports import write_report
@@ -50,7 +56,9 @@ class PreprocessConfig:
 
     `field_size` and `feature_size` 0 mean: take them from the data (criteo: 39 fields, a hashed table of 200,000 ids).
     `max_bad_rows` counts only where bad rows are skipped. `processes` 0 means: as many as this container has CPUs, one for
-    small inputs; the bytes that are written do not depend on it.
+    small inputs; the bytes that are written do not depend on it. Of csv and parquet `columns` says what the columns mean, as
+    columns.py reads it, and `transform` names one that was fitted before; without it, one is fitted as `fitting` says. `names` are
+    those of the columns of CSV without a header.
     """
 
     format: Format
@@ -64,6 +72,11 @@ class PreprocessConfig:
     on_bad_row: OnBadRow = "stop"
     max_bad_rows: int = 1000
     processes: int = 0
+    columns: str = ""
+    separator: Separator = ","
+    names: tuple[str, ...] = ()
+    transform: str = ""
+    fitting: TransformConfig = field(default_factory=TransformConfig)
 
     def __post_init__(self) -> None:
         if self.format not in FORMATS:
@@ -81,8 +94,25 @@ class PreprocessConfig:
                 raise InvalidConfig(f"{name} {getattr(self, name)}: must not be negative")
         # Checks the ranges that Schema knows, before any file is read.
         Schema(field_size=self.field_size or 1, feature_size=self.feature_size or 1, id_base=self.id_base)
-        if self.format == "criteo" and self.id_base:
-            raise InvalidConfig("id_base 1: criteo rows hold no ids; leave --id-base out")
+        if self.id_base and not self.holds_ids:
+            raise InvalidConfig(f"id_base 1: {self.format} rows hold no ids; leave --id-base out")
+        Delimited(separator=self.separator, names=self.names)
+        if self.is_table and not self.columns:
+            raise InvalidConfig(f"format {self.format}: say what the columns mean, such as --columns 'label=click; numeric=price'")
+        if not self.is_table and (self.columns or self.transform or self.names):
+            raise InvalidConfig(f"format {self.format}: --columns, --names and --transform are for csv and parquet; leave them out")
+        if self.is_table and (self.field_size or self.feature_size):
+            raise InvalidConfig(f"format {self.format}: columns and transform make field_size and feature_size; leave them out")
+
+    @property
+    def holds_ids(self) -> bool:
+        """Whether rows of the source hold ids, which nothing is known of but that they fit the table."""
+        return self.format in ("libsvm", "tfrecord")
+
+    @property
+    def is_table(self) -> bool:
+        """Whether columns have names, and are made ids and values of by a transform."""
+        return self.format in ("csv", "parquet")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,30 +140,54 @@ def _field_size_of(source_format: Format, path: Path) -> int:
     return peek_pairs(path) if source_format == "libsvm" else peek_field_size(path)
 
 
-def _chunks(config: PreprocessConfig, files: Sequence[Path]) -> Iterator[Chunk]:
-    read = record_chunks if config.format == "tfrecord" else text_chunks
+def _chunks(config: PreprocessConfig, files: Sequence[Path], table: Table | None) -> Iterator[Chunk]:
+    read = table.chunks if table else record_chunks if config.format == "tfrecord" else text_chunks
     for file_index, path in enumerate(files):
         with readable(path):
             yield from read(path, file_index)
 
 
-def gather(config: PreprocessConfig, files: Sequence[Path], crew: Crew, progress: Progress) -> Gathered:
+def fitted(config: PreprocessConfig, files: Sequence[Path], work: Work, processes: int) -> Transform:
+    """The transform of all training rows, which are read for it once.
+
+    Raises:
+        InvalidRecords: naming file and line or row of the first wrong one.
+    """
+    fitting, table = work.fitting, work.table
+    assert fitting is not None
+    assert table is not None
+    with Crew(work, processes) as crew:
+        _read(config, files, crew, "count", Progress(files), table)
+        transform = fitting.fit(fitting.merge(found for found in crew.each("counted") if found))
+    log.info("fitted the transform on %d training rows: %d ids", transform.rows, transform.feature_size)
+    return transform
+
+
+def _read(
+    config: PreprocessConfig, files: Sequence[Path], crew: Crew, method: str, progress: Progress, table: Table | None
+) -> list[tuple[Path, int, Counter[str]]]:
+    """Every file through the workers; its rows, and those that were refused by reason."""
+    rows, rejected = [0] * len(files), [Counter[str]() for _ in files]
+    for result in crew.ordered(method, _chunks(config, files, table)):
+        rows[result.file_index] += result.rows
+        rejected[result.file_index] += result.rejected
+        _check_rejects(config, result, rejected)
+        progress.add(result.file_index, result.offset, result.rows)
+    for path, taken, refused in zip(files, rows, rejected, strict=True):
+        if taken == 0:
+            skipped = f"; {refused.total()} rows were skipped" if refused else ""
+            raise InvalidRecords(f"{path}: no rows in it{skipped}; remove the file or send it again")
+    return list(zip(files, rows, rejected, strict=True))
+
+
+def gather(config: PreprocessConfig, files: Sequence[Path], crew: Crew, progress: Progress, table: Table | None) -> Gathered:
     """Every row of every file, checked and on scratch disk.
 
     Raises:
         InvalidRecords: naming file and line or record of the first wrong row, or a file without rows.
     """
-    rows, rejected = [0] * len(files), [Counter[str]() for _ in files]
-    for result in crew.ordered("parse", _chunks(config, files)):
-        rows[result.file_index] += result.rows
-        rejected[result.file_index] += result.rejected
-        _check_rejects(config, result, rejected)
-        progress.add(result.file_index, result.offset, result.rows)
     sources = []
-    for path, taken, refused in zip(files, rows, rejected, strict=True):
-        if taken == 0:
-            skipped = f"; {refused.total()} rows were skipped" if refused else ""
-            raise InvalidRecords(f"{path}: no rows in it{skipped}; remove the file or send it again")
+    for path, taken, refused in _read(config, files, crew, "parse", progress, table):
         log.info("read %s: %d rows", path, taken)
         with readable(path):
             size, digest = path.stat().st_size, file_digest(path)
@@ -166,12 +220,14 @@ def _check_rejects(config: PreprocessConfig, result: ChunkResult, rejected: list
 def dataset_warnings(config: PreprocessConfig, gathered: Gathered, feature_size: int) -> list[str]:
     """What a person should know of rows that were taken."""
     tally, warnings = gathered.tally, _repeated_sources(gathered.sources)
-    # Hashed ids of criteo say nothing.
-    if config.format != "criteo" and config.id_base == 0 and tally.smallest_id == 1:
+    # Ids that were made here say nothing.
+    if config.holds_ids and config.id_base == 0 and tally.smallest_id == 1:
         warnings.append("the smallest id is 1: if the ids of this source start at 1, give --id-base 1")
     if tally.repeated:
         warnings.append(f"{tally.repeated} rows hold an id more than once; it counts once for each field")
-    if config.format != "criteo" and not config.feature_size:
+    if tally.unseen:
+        warnings.append(f"{tally.unseen} cells hold a token that is rare in training rows or does not stand there")
+    if config.holds_ids and not config.feature_size:
         warnings.append(
             f"feature_size {feature_size} was taken from the largest id of this data; "
             "give --feature-size to keep it the same from day to day"
@@ -248,7 +304,7 @@ def scratch_folder(out: Path) -> Iterator[Path]:
 
 
 def work_of(config: PreprocessConfig, field_size: int, input_bytes: int, scratch: Path, memory: MemoryPlan) -> Work:
-    default_table = DEFAULT_FEATURE_SIZE if config.format == "criteo" else LARGEST_TABLE
+    default_table = LARGEST_TABLE if config.holds_ids else DEFAULT_FEATURE_SIZE
     schema = Schema(field_size=field_size, feature_size=config.feature_size or default_table, id_base=config.id_base)
     return Work(
         format=config.format,
@@ -261,6 +317,24 @@ def work_of(config: PreprocessConfig, field_size: int, input_bytes: int, scratch
         bits=memory.bits(input_bytes),
         limit_rows=memory.limit_rows(field_size),
     )
+
+
+def table_work(config: PreprocessConfig, files: list[Path], input_bytes: int, scratch: Path, memory: MemoryPlan) -> Work:
+    """The work on a table, with its transform: the one that was named, or one that is fitted now."""
+    columns = read_columns(config.columns)
+    form = Delimited(separator=config.separator, names=config.names) if config.format == "csv" else None
+    with readable(files[0]):
+        table = open_table(columns, form, files)
+    work = replace(work_of(config, columns.field_size, input_bytes, scratch, memory), table=table)
+    if config.transform:
+        transform = read_transform(Path(config.transform))
+        if transform.columns != columns:
+            raise InvalidConfig(f"{config.transform}: was fitted for other columns; give those of its dataset, or fit another one")
+    else:
+        fitting = Fitting(columns=columns, config=config.fitting)
+        transform = fitted(config, files, replace(work, fitting=fitting), memory.processes)
+    schema = Schema(field_size=transform.field_size, feature_size=transform.feature_size)
+    return replace(work, transform=transform, schema=schema)
 
 
 def preprocess(
@@ -286,11 +360,14 @@ def preprocess(
     memory = MemoryPlan(bytes=memory_bytes or memory_bound(), processes=processes)
     with ExitStack() as stack:
         scratch = stack.enter_context(scratch_folder(out))
-        with readable(files[0]):
-            field_size = config.field_size or _field_size_of(config.format, files[0])
-        work = work_of(config, field_size, progress.total_bytes, scratch, memory)
+        if config.is_table:
+            work = table_work(config, files, progress.total_bytes, scratch, memory)
+        else:
+            with readable(files[0]):
+                field_size = config.field_size or _field_size_of(config.format, files[0])
+            work = work_of(config, field_size, progress.total_bytes, scratch, memory)
         crew = stack.enter_context(Crew(work, processes))
-        gathered = gather(config, files, crew, progress)
+        gathered = gather(config, files, crew, progress, work.table)
         manifest = write_dataset(config, gathered, work, crew, out)
     for warning in manifest.warnings:
         log.warning("%s", warning)
@@ -310,7 +387,7 @@ def write_dataset(config: PreprocessConfig, gathered: Gathered, work: Work, crew
     for index, name in enumerate(SPLITS):
         if counts[1 - index].sum() == 0:
             move_one(work.reader(), counts, name)
-    if config.format != "criteo" and not config.feature_size:
+    if config.holds_ids and not config.feature_size:
         schema = replace(schema, feature_size=tally.largest_id + 1)
     with publish_folder(out, marker=MANIFEST) as folder:
         splits = write_splits(config, folder, crew, counts)
@@ -338,5 +415,7 @@ def write_dataset(config: PreprocessConfig, gathered: Gathered, work: Work, crew
             warnings=tuple(warnings),
             versions={"ctrflow": VERSION, "python": platform.python_version(), "numpy": np.__version__},
         )
+        if work.transform:
+            write_transform(folder / TRANSFORM, work.transform)
         write_manifest(folder, manifest)
     return manifest

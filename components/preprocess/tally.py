@@ -90,6 +90,7 @@ class Tally:
     missing: int = 0
     completed: int = 0
     repeated: int = 0
+    unseen: int = 0
     distinct: DistinctIds = field(init=False)
 
     def __post_init__(self) -> None:
@@ -99,6 +100,7 @@ class Tally:
         self.missing += parsed.missing
         self.completed += parsed.completed
         self.repeated += parsed.repeated
+        self.unseen += parsed.unseen
         if len(parsed.batch):
             self._add_rows(parsed.batch)
 
@@ -114,7 +116,7 @@ class Tally:
         self.largest_value = max(self.largest_value, largest_value)
 
     def merge(self, other: "Tally") -> None:
-        for name in ("rows", "positives", "missing", "completed", "repeated"):
+        for name in ("rows", "positives", "missing", "completed", "repeated", "unseen"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self._stretch(other.smallest_id, other.largest_id, other.smallest_value, other.largest_value)
         self.distinct.merge(other.distinct)

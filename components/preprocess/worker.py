@@ -8,26 +8,35 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from components.manifest import SplitName
 from components.preprocess.chunks import Chunk
 from components.preprocess.criteo import CriteoParser
+from components.preprocess.fitting import Counts, Fitting
 from components.preprocess.keys import below, row_keys
 from components.preprocess.libsvm import parse_libsvm
-from components.preprocess.parsed import Parser, Reject
+from components.preprocess.parsed import Parsed, Parser, Reject
 from components.preprocess.repeats import HashFiles
 from components.preprocess.spill import SpillReader, SpillWriter
+from components.preprocess.tables import Table, transformed, untransformed
 from components.preprocess.tally import Tally
 from components.preprocess.tfrecord import parse_tfrecord
+from components.preprocess.transform import Transform
 from components.records import Batch, Encoding, Schema, Shard, write_stream
 
-Format = Literal["criteo", "libsvm", "tfrecord"]
+Format = Literal["criteo", "libsvm", "tfrecord", "csv", "parquet"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """All that a worker needs to know. `bits`: 2^bits buckets of keys; `limit_rows`: that it may sort at once."""
+    """All that a worker needs to know.
+
+    Attributes:
+        bits: 2^bits buckets of keys. limit_rows: that it may sort at once.
+        table, transform: of formats whose columns have names. fitting: counts rows for a transform that is not known yet.
+    """
 
     format: Format
     schema: Schema
@@ -38,6 +47,9 @@ class Work:
     scratch: Path
     bits: int
     limit_rows: int
+    table: Table | None = None
+    transform: Transform | None = None
+    fitting: Fitting | None = None
 
     def reader(self) -> SpillReader:
         return SpillReader(folder=self.scratch, bits=self.bits, field_size=self.schema.field_size, limit_rows=self.limit_rows)
@@ -66,8 +78,23 @@ class ShardTask:
     counts: list[int]
 
 
+def _told(chunk: Chunk, rows: int, parsed: Parsed) -> ChunkResult:
+    first: Reject | None = next(iter(parsed.rejects), None)
+    return ChunkResult(
+        file_index=chunk.file_index,
+        rows=rows,
+        offset=chunk.offset,
+        first_reject=first.message if first else "",
+        rejected=Counter(reject.reason for reject in parsed.rejects),
+        fatal=parsed.fatal,
+    )
+
+
 def parser_of(work: Work) -> Parser:
     """The function that makes rows of chunks: the one place that knows the formats."""
+    if work.table and work.transform:
+        table, transform = work.table, work.transform
+        return lambda chunk: transformed(transform, table.raw_rows(chunk))
     if work.format == "criteo":
         return partial(CriteoParser(work.schema).parse, skip=work.skip)
     return partial(parse_libsvm if work.format == "libsvm" else parse_tfrecord, schema=work.schema, skip=work.skip)
@@ -82,6 +109,7 @@ class Worker:
     _parser: Parser = field(init=False)
     _spill: SpillWriter = field(init=False)
     _tally: Tally = field(init=False)
+    _counts: Counts | None = None
 
     def __post_init__(self) -> None:
         self._parser = parser_of(self.work)
@@ -94,15 +122,23 @@ class Worker:
         keys = row_keys(self.work.seed, chunk.file_index, parsed.numbers)
         self._spill.add(keys, below(keys, self.work.validation_fraction), parsed.batch)
         self._tally.add(parsed)
-        first: Reject | None = next(iter(parsed.rejects), None)
-        return ChunkResult(
-            file_index=chunk.file_index,
-            rows=len(parsed.batch),
-            offset=chunk.offset,
-            first_reject=first.message if first else "",
-            rejected=Counter(reject.reason for reject in parsed.rejects),
-            fatal=parsed.fatal,
-        )
+        return _told(chunk, len(parsed.batch), parsed)
+
+    def count(self, chunk: Chunk) -> ChunkResult:
+        """What the training rows of a chunk hold, for the transform that is to be fitted."""
+        table, fitting = self.work.table, self.work.fitting
+        assert table is not None
+        assert fitting is not None
+        raw = table.raw_rows(chunk)
+        keys = row_keys(self.work.seed, chunk.file_index, raw.numbers)
+        training = ~below(keys, self.work.validation_fraction)
+        found = fitting.count(raw.batch.filter(pa.array(training)), keys[training])
+        self._counts = fitting.merge([self._counts, found] if self._counts else [found])
+        return _told(chunk, len(raw.numbers), untransformed(raw, self.work.schema.field_size))
+
+    def counted(self, _: None) -> Counts | None:
+        """What this worker counted; None where it had no chunk."""
+        return self._counts
 
     def finish(self, _: None) -> tuple[Tally, NDArray[np.int64]]:
         """What this worker counted, when all chunks are parsed: rows, and rows by split and bucket."""
