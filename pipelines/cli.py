@@ -190,7 +190,7 @@ def sample(out: Path, rows: int, seed: int) -> None:
 @main.command()
 @click.argument("inputs", nargs=-1, required=True)
 @click.argument("out", type=FOLDER)
-@format_option("csv", "parquet")
+@format_option("csv", "parquet", "libffm")
 @format_options
 @table_options
 @click.option("--seed", type=int, default=0, help="of the shuffle and the split")
@@ -214,6 +214,8 @@ def preprocess(
     max_bad_rows: int,
     processes: int,
     columns: str,
+    field_base: int,
+    values_per_field: int,
     separator: Any,
     names: str,
     transform: str,
@@ -235,6 +237,8 @@ def preprocess(
         on_bad_row=on_bad_row,
         max_bad_rows=max_bad_rows,
         processes=processes,
+        field_base=field_base,
+        values_per_field=values_per_field,
         columns=columns,
         separator="\t" if separator == "tab" else separator,
         names=tuple(names.split(",")) if names else (),

@@ -16,7 +16,13 @@ def format_option(*more: str) -> Callable[[Command], Command]:
 def table_options(command: Command) -> Command:
     """What the columns of a table mean, and how they become ids and values."""
     for option in (
-        click.option("--columns", default="", help="csv, parquet: a JSON file, or words: 'label=click; numeric=price; ignored=*'"),
+        click.option("--field-base", type=int, default=0, help="libffm: the smallest field number, 0 or 1"),
+        click.option("--values-per-field", type=int, default=1, help="libffm: how often a field may stand in a row"),
+        click.option(
+            "--columns",
+            default="",
+            help="of csv, parquet, named features: JSON file, or 'label=click; numeric=price'",
+        ),
         click.option("--separator", type=click.Choice([",", ";", "tab"]), default=",", help="csv: what stands between cells"),
         click.option("--names", default="", help="csv without a header: the columns, with commas between"),
         click.option("--transform", default="", help="csv, parquet: transform.json of an earlier dataset; else one is fitted"),

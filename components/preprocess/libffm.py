@@ -11,12 +11,17 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
 
 import numpy as np
 
-from components.errors import InvalidConfig
+from components.errors import InvalidConfig, InvalidRecords
+from components.preprocess.chunks import Chunk, byte_problem, text_chunks
 from components.preprocess.kinds import looks_like, shown
-from components.preprocess.raw_rows import LABELS, LARGEST_FLOAT32, Reject, RejectReason
+from components.preprocess.libsvm import without_comments
+from components.preprocess.lines import clean, split_lines
+from components.preprocess.parsed import Parsed, Reason, Reject
+from components.preprocess.raw_rows import LABELS, LARGEST_FLOAT32
 from components.records import Batch, Schema
 
 LARGEST_FIELD_SIZE = 100_000
@@ -62,7 +67,7 @@ class FieldRows:
 
 
 class _Refused(Exception):
-    def __init__(self, reason: RejectReason, sentence: str) -> None:
+    def __init__(self, reason: Reason, sentence: str) -> None:
         super().__init__(sentence)
         self.reason, self.sentence = reason, sentence
 
@@ -95,6 +100,35 @@ def parse_libffm(numbered: Sequence[tuple[int, bytes]], layout: FieldLayout, sch
         values=np.array(values, np.float32).reshape(shape),
     )
     return FieldRows(rows=batch, numbers=np.array(good, np.int64), rejects=tuple(rejects))
+
+
+def parse_chunk(chunk: Chunk, layout: FieldLayout, schema: Schema) -> Parsed:
+    """Rows of a chunk of a file."""
+    numbered = without_comments(split_lines(chunk))
+    bad: list[Reject] = []
+    if b"\r" in clean(chunk.data) or b"\0" in chunk.data:
+        problems = [(number, byte_problem(text, alone=len(numbered) == 1)) for number, text in numbered]
+        bad = [Reject(number, "bytes", f"{chunk.path}, line {number}: {problem}") for number, problem in problems if problem]
+        numbered = [line for line, (_, problem) in zip(numbered, problems, strict=True) if not problem]
+    found = parse_libffm(numbered, layout, schema, str(chunk.path))
+    rejects = tuple(sorted([*bad, *found.rejects]))
+    return Parsed(batch=found.rows, numbers=found.numbers, rejects=rejects)
+
+
+def peek_fields(path: Path, field_base: int) -> int:
+    """How many fields the first rows of a file speak of.
+
+    Raises:
+        InvalidRecords: none.
+    """
+    for chunk in text_chunks(path):
+        if texts := [text for _, text in without_comments(split_lines(chunk))]:
+            fields = largest_field(texts) + 1 - field_base
+            if fields < 1:
+                hint = looks_like(texts[0], but_not="LibFFM")
+                raise InvalidRecords(f"{path}: no field:id:value in its first rows{hint}; give --field-size if they are empty")
+            return fields
+    raise InvalidRecords(f"{path}: no rows in it; remove the file or send it again")
 
 
 def largest_field(texts: Sequence[bytes]) -> int:

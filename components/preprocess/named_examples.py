@@ -78,10 +78,13 @@ def _values(features: Any, name: str, kinds: tuple[str, ...], most: int) -> Sequ
     """The values of a feature; refuses other types and more values."""
     if name not in features or (kind := features[name].WhichOneof("kind")) is None:
         return ()
+    values: Sequence[Any] = getattr(features[name], kind).value
+    # An empty list is of no type that anybody meant.
+    if not values:
+        return ()
     if kind not in kinds:
         wanted = " or ".join(_WORDS[each] for each in kinds)
         raise _Refused("type", f"feature {name} is {_WORDS[kind]}, {wanted} wanted")
-    values: Sequence[Any] = getattr(features[name], kind).value
     if len(values) > most:
         raise _Refused("values", f"feature {name}: {len(values)} values, at most {most} {'are declared' if most > 1 else 'fits'}")
     return values

@@ -29,6 +29,7 @@ from components.preprocess.crew import Crew
 from components.preprocess.criteo import DEFAULT_FEATURE_SIZE, FIELD_SIZE
 from components.preprocess.delimited import Delimited, Separator
 from components.preprocess.fitting import Fitting, TransformConfig
+from components.preprocess.libffm import FieldLayout, peek_fields
 from components.preprocess.libsvm import LARGEST_TABLE, peek_pairs
 from components.preprocess.lines import file_digest, input_files
 from components.preprocess.progress import Progress
@@ -56,9 +57,11 @@ class PreprocessConfig:
 
     `field_size` and `feature_size` 0 mean: take them from the data (criteo: 39 fields, a hashed table of 200,000 ids).
     `max_bad_rows` counts only where bad rows are skipped. `processes` 0 means: as many as this container has CPUs, one for
-    small inputs; the bytes that are written do not depend on it. Of csv and parquet `columns` says what the columns mean, as
-    columns.py reads it, and `transform` names one that was fitted before; without it, one is fitted as `fitting` says. `names` are
-    those of the columns of CSV without a header.
+    small inputs; the bytes that are written do not depend on it.
+
+    Of libffm `field_size` counts fields, from `field_base` on, of which each takes `values_per_field` places of a row. Of tables
+    (csv, parquet, tfrecord with named features) `columns` says what the columns mean, as columns.py reads it, and `transform` names
+    one that was fitted before; without it, one is fitted as `fitting` says. `names` are the columns of CSV without a header.
     """
 
     format: Format
@@ -72,6 +75,8 @@ class PreprocessConfig:
     on_bad_row: OnBadRow = "stop"
     max_bad_rows: int = 1000
     processes: int = 0
+    field_base: int = 0
+    values_per_field: int = 1
     columns: str = ""
     separator: Separator = ","
     names: tuple[str, ...] = ()
@@ -99,20 +104,23 @@ class PreprocessConfig:
         Delimited(separator=self.separator, names=self.names)
         if self.is_table and not self.columns:
             raise InvalidConfig(f"format {self.format}: say what the columns mean, such as --columns 'label=click; numeric=price'")
+        if self.format != "libffm" and (self.field_base, self.values_per_field) != (0, 1):
+            raise InvalidConfig(f"format {self.format}: --field-base and --values-per-field are for libffm; leave them out")
+        FieldLayout(fields=max(self.field_size, 1), field_base=self.field_base, values_per_field=self.values_per_field)
         if not self.is_table and (self.columns or self.transform or self.names):
-            raise InvalidConfig(f"format {self.format}: --columns, --names and --transform are for csv and parquet; leave them out")
+            raise InvalidConfig(f"format {self.format}: --columns, --names, --transform are for tables; leave them out")
         if self.is_table and (self.field_size or self.feature_size):
             raise InvalidConfig(f"format {self.format}: columns and transform make field_size and feature_size; leave them out")
 
     @property
     def holds_ids(self) -> bool:
         """Whether rows of the source hold ids, which nothing is known of but that they fit the table."""
-        return self.format in ("libsvm", "tfrecord")
+        return self.format in ("libsvm", "libffm") or (self.format == "tfrecord" and not self.columns)
 
     @property
     def is_table(self) -> bool:
         """Whether columns have names, and are made ids and values of by a transform."""
-        return self.format in ("csv", "parquet")
+        return self.format in ("csv", "parquet") or (self.format == "tfrecord" and bool(self.columns))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,10 +141,12 @@ def readable(path: Path) -> Iterator[None]:
         raise InvalidRecords(f"{error.filename or path}: cannot be read ({error.strerror or error})") from error
 
 
-def _field_size_of(source_format: Format, path: Path) -> int:
-    """Fields of a row, from the first row of the first file."""
+def _field_size_of(source_format: Format, path: Path, field_base: int) -> int:
+    """Fields of a row, from the first rows of the first file."""
     if source_format == "criteo":
         return FIELD_SIZE
+    if source_format == "libffm":
+        return peek_fields(path, field_base)
     return peek_pairs(path) if source_format == "libsvm" else peek_field_size(path)
 
 
@@ -225,6 +235,8 @@ def dataset_warnings(config: PreprocessConfig, gathered: Gathered, feature_size:
         warnings.append("the smallest id is 1: if the ids of this source start at 1, give --id-base 1")
     if tally.repeated:
         warnings.append(f"{tally.repeated} rows hold an id more than once; it counts once for each field")
+    if config.format == "libffm" and not config.field_size:
+        warnings.append("field_size was taken from the first rows; give --field-size to keep it the same from day to day")
     if tally.unseen:
         warnings.append(f"{tally.unseen} cells hold a token that is rare in training rows or does not stand there")
     if config.holds_ids and not config.feature_size:
@@ -322,9 +334,9 @@ def work_of(config: PreprocessConfig, field_size: int, input_bytes: int, scratch
 def table_work(config: PreprocessConfig, files: list[Path], input_bytes: int, scratch: Path, memory: MemoryPlan) -> Work:
     """The work on a table, with its transform: the one that was named, or one that is fitted now."""
     columns = read_columns(config.columns)
-    form = Delimited(separator=config.separator, names=config.names) if config.format == "csv" else None
+    form = Delimited(separator=config.separator, names=config.names)
     with readable(files[0]):
-        table = open_table(columns, form, files)
+        table = open_table(columns, config.format, form, files)
     work = replace(work_of(config, columns.field_size, input_bytes, scratch, memory), table=table)
     if config.transform:
         transform = read_transform(Path(config.transform))
@@ -364,8 +376,10 @@ def preprocess(
             work = table_work(config, files, progress.total_bytes, scratch, memory)
         else:
             with readable(files[0]):
-                field_size = config.field_size or _field_size_of(config.format, files[0])
-            work = work_of(config, field_size, progress.total_bytes, scratch, memory)
+                field_size = config.field_size or _field_size_of(config.format, files[0], config.field_base)
+            layout = FieldLayout(fields=field_size, field_base=config.field_base, values_per_field=config.values_per_field)
+            work = work_of(config, layout.field_size, progress.total_bytes, scratch, memory)
+            work = replace(work, layout=layout) if config.format == "libffm" else work
         crew = stack.enter_context(Crew(work, processes))
         gathered = gather(config, files, crew, progress, work.table)
         manifest = write_dataset(config, gathered, work, crew, out)

@@ -4,26 +4,35 @@ The transform is fitted in a pass of its own over the training rows, unless one 
 """
 
 import gzip
+import io
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import groupby, islice
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 
 from components.errors import InvalidConfig, InvalidRecords
-from components.preprocess.chunks import GZIP_MAGIC, Chunk, text_chunks
+from components.preprocess.chunks import GZIP_MAGIC, Chunk, record_chunks, text_chunks
 from components.preprocess.columns import Columns
 from components.preprocess.conform import conform
 from components.preprocess.delimited import Delimited, DelimitedParser, end_of_records, read_header
+from components.preprocess.named_examples import check_names, parse_named
 from components.preprocess.parquet import check_same_schema, parquet_schema, read_batches
-from components.preprocess.parsed import Parsed, Reject
-from components.preprocess.raw_rows import RawRows
+from components.preprocess.parsed import Parsed
+from components.preprocess.parsed import Reject as BadReject
+from components.preprocess.raw_rows import RawRows, Reject, merged
 from components.preprocess.transform import Transform, apply
-from components.records import Batch
+from components.records import Batch, scan_framed
 
 # A header is one record; no table has a longer one.
 _HEADER_BYTES = 1 << 20
+# Features that hold nothing are absent from a record, so that one record does not show all names.
+_PEEKED_RECORDS = 1000
+
+TableFormat = Literal["csv", "parquet", "tfrecord"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,18 +40,23 @@ class Table:
     """How the files of a table are read.
 
     Attributes:
-        form: of CSV; None for Parquet.
-        names: the columns in the order of each file, by its index; empty for Parquet, whose files say so themselves.
+        format: csv, parquet, or tfrecord with named features.
+        form: of CSV.
+        names: of CSV, the columns in the order of each file, by its index; the other formats name them in each row or file.
     """
 
     columns: Columns
-    form: Delimited | None
+    format: TableFormat
+    form: Delimited = field(default_factory=Delimited)
     names: tuple[tuple[str, ...], ...] = ()
 
     def chunks(self, path: Path, file_index: int) -> Iterator[Chunk]:
         """Whole records of a file."""
-        if self.form is not None:
+        if self.format == "csv":
             yield from text_chunks(path, file_index, whole=end_of_records)
+            return
+        if self.format == "tfrecord":
+            yield from record_chunks(path, file_index)
             return
         size = path.stat().st_size
         for first, batch in read_batches(path, self.columns):
@@ -54,7 +68,9 @@ class Table:
 
     def raw_rows(self, chunk: Chunk) -> RawRows:
         """Rows of a chunk before they are transformed."""
-        if self.form is None:
+        if self.format == "tfrecord":
+            return self._named_rows(chunk)
+        if self.format == "parquet":
             with pa.ipc.open_stream(chunk.data) as stream:
                 batch = stream.read_next_batch()
             return conform(batch, chunk.first, self.columns, f"{chunk.path}, row ")
@@ -67,8 +83,27 @@ class Table:
             data, first = data[len(header) :], first + header.count(b"\n")
         return parser.parse(data, first)
 
+    def _named_rows(self, chunk: Chunk) -> RawRows:
+        """Records whose payload is damaged are refused like other wrong rows; the ones around them are read."""
+        found = list(scan_framed(io.BytesIO(chunk.data), str(chunk.path), chunk.first))
+        whole = [(number, payload) for number, payload in enumerate(found, chunk.first) if isinstance(payload, bytes)]
+        parts, damaged = (
+            [],
+            [
+                Reject(number=number, reason="damaged record", message=str(error))
+                for number, error in enumerate(found, chunk.first)
+                if not isinstance(error, bytes)
+            ],
+        )
+        for _, run in groupby(enumerate(whole), lambda each: each[1][0] - each[0]):
+            records = [record for _, record in run]
+            parts.append(parse_named([payload for _, payload in records], records[0][0], self.columns, str(chunk.path)))
+        rows = merged(parts, self.columns)
+        rejects = sorted([*rows.rejects, *damaged], key=lambda reject: reject.number)
+        return RawRows(batch=rows.batch, numbers=rows.numbers, rejects=tuple(rejects))
 
-def open_table(columns: Columns, form: Delimited | None, files: list[Path]) -> Table:
+
+def open_table(columns: Columns, source_format: str, form: Delimited, files: list[Path]) -> Table:
     """A table of these files, whose columns are all as declared.
 
     Raises:
@@ -79,17 +114,32 @@ def open_table(columns: Columns, form: Delimited | None, files: list[Path]) -> T
         raise InvalidConfig(
             f"columns: split {columns.split!r}: rows are divided by --validation-fraction only so far; leave it out"
         )
-    if form is None:
+    if source_format == "tfrecord":
+        for path in files:
+            check_names(_first_records(path), columns, str(path))
+        return Table(columns=columns, format="tfrecord")
+    if source_format == "parquet":
         first = parquet_schema(files[0])
         for path in files:
             check_same_schema(first, files[0], path, columns)
-        return Table(columns=columns, form=None)
+        return Table(columns=columns, format="parquet")
     names = []
     for path in files:
         found, _ = read_header(_opening(path), form, str(path))
         columns.check_header(found, str(path))
         names.append(found)
-    return Table(columns=columns, form=form, names=tuple(names))
+    return Table(columns=columns, format="csv", form=form, names=tuple(names))
+
+
+def _first_records(path: Path) -> list[bytes]:
+    """Payloads of the first records that are whole; a damaged one is refused, or skipped, where it is parsed."""
+    with path.open("rb") as file:
+        found = list(islice(scan_framed(file, str(path)), _PEEKED_RECORDS))
+    payloads = [each for each in found if isinstance(each, bytes)]
+    for damage in found if not payloads else ():
+        if isinstance(damage, InvalidRecords):
+            raise damage
+    return payloads
 
 
 def _opening(path: Path) -> bytes:
@@ -109,7 +159,7 @@ def transformed(transform: Transform, raw: RawRows) -> Parsed:
     return Parsed(
         batch=applied.rows,
         numbers=raw.numbers,
-        rejects=tuple(Reject(each.number, each.reason, each.message) for each in raw.rejects),
+        rejects=_rejects(raw),
         missing=int(applied.missing.sum()),
         unseen=int(applied.unseen.sum()),
     )
@@ -123,5 +173,9 @@ def untransformed(raw: RawRows, field_size: int) -> Parsed:
     return Parsed(
         batch=none,
         numbers=np.empty(0, np.int64),
-        rejects=tuple(Reject(each.number, each.reason, each.message) for each in raw.rejects),
+        rejects=_rejects(raw),
     )
+
+
+def _rejects(raw: RawRows) -> tuple[BadReject, ...]:
+    return tuple(BadReject(each.number, each.reason, each.message) for each in raw.rejects)

@@ -16,6 +16,8 @@ from components.preprocess.chunks import Chunk
 from components.preprocess.criteo import CriteoParser
 from components.preprocess.fitting import Counts, Fitting
 from components.preprocess.keys import below, row_keys
+from components.preprocess.libffm import FieldLayout
+from components.preprocess.libffm import parse_chunk as parse_libffm
 from components.preprocess.libsvm import parse_libsvm
 from components.preprocess.parsed import Parsed, Parser, Reject
 from components.preprocess.repeats import HashFiles
@@ -26,7 +28,7 @@ from components.preprocess.tfrecord import parse_tfrecord
 from components.preprocess.transform import Transform
 from components.records import Batch, Encoding, Schema, Shard, write_stream
 
-Format = Literal["criteo", "libsvm", "tfrecord", "csv", "parquet"]
+Format = Literal["criteo", "libsvm", "tfrecord", "csv", "parquet", "libffm"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +36,7 @@ class Work:
     """All that a worker needs to know.
 
     Attributes:
-        bits: 2^bits buckets of keys. limit_rows: that it may sort at once.
+        bits: 2^bits buckets of keys. limit_rows: that it may sort at once. layout: of libffm.
         table, transform: of formats whose columns have names. fitting: counts rows for a transform that is not known yet.
     """
 
@@ -47,6 +49,7 @@ class Work:
     scratch: Path
     bits: int
     limit_rows: int
+    layout: FieldLayout | None = None
     table: Table | None = None
     transform: Transform | None = None
     fitting: Fitting | None = None
@@ -95,6 +98,8 @@ def parser_of(work: Work) -> Parser:
     if work.table and work.transform:
         table, transform = work.table, work.transform
         return lambda chunk: transformed(transform, table.raw_rows(chunk))
+    if work.layout:
+        return partial(parse_libffm, layout=work.layout, schema=work.schema)
     if work.format == "criteo":
         return partial(CriteoParser(work.schema).parse, skip=work.skip)
     return partial(parse_libsvm if work.format == "libsvm" else parse_tfrecord, schema=work.schema, skip=work.skip)

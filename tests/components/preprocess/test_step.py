@@ -388,7 +388,7 @@ def test_a_file_that_fails_while_it_is_read_is_one_line(tmp_path: Path, format: 
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"format": "csv"}, "format 'csv' is none of criteo, libsvm, tfrecord"),
+        ({"format": "avro"}, "format 'avro' is none of criteo, libsvm, tfrecord"),
         ({"encoding": "parquet"}, "encoding 'parquet' is none of blocks, examples"),
         ({"validation_fraction": 0.0}, "validation_fraction 0.0: must be between 0 and 1"),
         ({"validation_fraction": 1.0}, "validation_fraction 1.0: must be between 0 and 1"),

@@ -11,12 +11,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+import tensorflow as tf
 
 from components.errors import InvalidConfig, InvalidRecords
 from components.manifest import Manifest, read_manifest, read_split
 from components.preprocess.fitting import TransformConfig
 from components.preprocess.step import PreprocessConfig, preprocess
 from components.preprocess.transform_file import read_transform
+from components.records import read_tfrecords
 
 COLUMNS = "label=click; numeric=price; categorical=country; multi_valued=tags:|:2; ignored=note"
 HEADER = ["note", "click", "price", "country", "tags"]
@@ -52,6 +54,24 @@ def write_parquet(path: Path, rows: Sequence[Row]) -> Path:
         "tags": [cell.split("|") if cell else None for cell in tags],
     }
     pyarrow.parquet.write_table(pa.table(found), path, row_group_size=7)
+    return path
+
+
+def write_examples(path: Path, rows: Sequence[Row]) -> Path:
+    def of(values: Sequence[Any]) -> Any:
+        if values and isinstance(values[0], float):
+            return tf.train.Feature(float_list=tf.train.FloatList(value=values))
+        return tf.train.Feature(bytes_list=tf.train.BytesList(value=[value.encode() for value in values]))
+
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for _, click, price, country, tags in rows:
+            features = {
+                "click": of([float(click)]),
+                "price": of([float(price)] if price else []),
+                "country": of([country] if country else []),
+                "tags": of(tags.split("|") if tags else []),
+            }
+            writer.write(tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString())
     return path
 
 
@@ -97,13 +117,14 @@ def test_ids_and_values_are_those_worked_out_by_hand(tmp_path: Path) -> None:
     ],
     ids=["commas", "gzip", "tabs", "semicolons"],
 )
-def test_a_table_is_the_same_rows_in_every_form_and_in_parquet(
+def test_a_table_is_the_same_rows_in_every_form_in_parquet_and_in_named_features(
     tmp_path: Path, name: str, form: dict[str, Any], settings: dict[str, Any]
 ) -> None:
     rows = table(200)
     made(tmp_path / "csv", write_csv(tmp_path / name, rows, **form), **settings)
     made(tmp_path / "parquet", write_parquet(tmp_path / "day.parquet", rows), format="parquet")
-    assert rows_of(tmp_path / "csv") == rows_of(tmp_path / "parquet")
+    made(tmp_path / "named", write_examples(tmp_path / "day.tfrecord", rows), format="tfrecord")
+    assert rows_of(tmp_path / "csv") == rows_of(tmp_path / "parquet") == rows_of(tmp_path / "named")
     assert rows_of(tmp_path / "csv").total() == 200
 
 
@@ -165,6 +186,39 @@ def test_bad_rows_stop_or_are_skipped_and_counted(tmp_path: Path) -> None:
         made(tmp_path / "data", source, on_bad_row="skip", max_bad_rows=1)
 
 
+def test_a_damaged_record_is_named_or_skipped(tmp_path: Path) -> None:
+    source = write_examples(tmp_path / "day.tfrecord", table(40))
+    content = bytearray(source.read_bytes())
+    lengths = [12 + len(record) + 4 for record in read_tfrecords(source)]
+    content[sum(lengths[:7]) + 20] ^= 1
+    source.write_bytes(content)
+    with pytest.raises(InvalidRecords, match=r"day\.tfrecord, record 7: damaged payload"):
+        made(tmp_path / "data", source, format="tfrecord")
+    manifest = made(tmp_path / "data", source, format="tfrecord", on_bad_row="skip")
+    assert manifest.sources[0].rejected == {"damaged record": 1}
+    assert manifest.sources[0].rows == 39
+
+
+def test_libffm_becomes_rows_with_a_place_for_each_field(tmp_path: Path) -> None:
+    # Fields from 1: a place each; the second row lacks field 2, the third has field 3 twice.
+    (tmp_path / "day.ffm").write_text("1 1:3:1 2:5:0.5 3:7:1 # note\n-1 3:8:2 1:1:1\r\n\n0 3:8:1 3:9:1\n")
+    settings = {"format": "libffm", "columns": "", "field_base": 1, "id_base": 1, "feature_size": 9}
+    with pytest.raises(InvalidRecords, match=r"day\.ffm, line 4: field 3 stands twice"):
+        made(tmp_path / "data", tmp_path / "day.ffm", **settings)
+    manifest = made(tmp_path / "data", tmp_path / "day.ffm", **settings, on_bad_row="skip")
+    assert rows_of(tmp_path / "data") == {(1, 2, 4, 6, 1, 0.5, 1): 1, (0, 0, 0, 7, 1, 0, 2): 1}
+    assert manifest.sources[0].rejected == {"repeated field": 1}
+    manifest = made(tmp_path / "data", tmp_path / "day.ffm", **settings, values_per_field=2, field_size=3)
+    assert manifest.schema.field_size == 6
+    assert rows_of(tmp_path / "data")[(0, 0, 0, 0, 0, 7, 8, 0, 0, 0, 0, 1, 1)] == 1
+
+
+def test_other_text_is_no_libffm(tmp_path: Path) -> None:
+    (tmp_path / "day.svm").write_text("1 3:1 5:0.5\n0 4:1 5:1\n")
+    with pytest.raises(InvalidRecords, match="LibSVM"):
+        made(tmp_path / "data", tmp_path / "day.svm", format="libffm", columns="")
+
+
 def test_a_table_without_rows_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidRecords, match="no rows in it"):
         made(tmp_path / "data", write_csv(tmp_path / "day.csv", []))
@@ -183,8 +237,10 @@ def test_names_stand_for_a_header(tmp_path: Path) -> None:
         ({"format": "csv", "columns": COLUMNS, "feature_size": 9}, "leave them out"),
         ({"format": "csv", "columns": COLUMNS, "id_base": 1}, "hold no ids"),
         ({"format": "csv", "columns": COLUMNS, "separator": ":"}, "separator"),
-        ({"format": "criteo", "columns": COLUMNS}, "for csv and parquet"),
-        ({"format": "libsvm", "transform": "transform.json"}, "for csv and parquet"),
+        ({"format": "criteo", "columns": COLUMNS}, "for tables"),
+        ({"format": "libsvm", "transform": "transform.json"}, "for tables"),
+        ({"format": "libsvm", "field_base": 1}, "for libffm"),
+        ({"format": "libffm", "values_per_field": 0}, "at least 1 is needed"),
     ],
 )
 def test_settings_that_do_not_go_together_are_refused(settings: dict[str, Any], said: str) -> None:
