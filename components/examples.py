@@ -14,7 +14,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message, message_fa
 from numpy.typing import NDArray
 
 from components.errors import InvalidRecords
-from components.records import BLOCK_MAGIC, BLOCK_ROWS, Batch, Schema, check_batch, read_tfrecords
+from components.records import BLOCK_MAGIC, BLOCK_ROWS, LARGEST_TABLE, Batch, Schema, check_batch, read_tfrecords
 
 FEATURES = ("ids", "label", "values")
 
@@ -170,7 +170,9 @@ def check_rows(found: Batch, schema: Schema, id_base: int, path: Path, first: in
 def _outside(found: int, schema: Schema, id_base: int) -> str:
     """What is wrong with an id, as it stands in the file."""
     last = schema.feature_size - 1 + id_base
-    too_large = "raise --feature-size or check --id-base" if schema.feature_size < 2**31 - 1 else "map the ids to a smaller range"
+    too_large = (
+        "raise --feature-size or check --id-base" if schema.feature_size < LARGEST_TABLE else "map the ids to a smaller range"
+    )
     hint = too_large if found > last else "check --id-base"
     return f"id {found} is outside {id_base}..{last}; {hint}"
 

@@ -27,6 +27,9 @@ Encoding = Literal["blocks", "examples", "libsvm"]
 ENCODINGS: tuple[Encoding, ...] = ("blocks", "examples", "libsvm")
 SUFFIXES: dict[Encoding, str] = {"blocks": ".tfrecord", "examples": ".tfrecord", "libsvm": ".libsvm"}
 
+# Ids are int32 in blocks and in the training program.
+LARGEST_TABLE = 2**31 - 1
+
 BLOCK_ROWS = 4096
 BLOCK_MAGIC = int.from_bytes(b"CTRB", "little")
 BLOCK_VERSION = 1
@@ -49,8 +52,8 @@ class Schema:
     def __post_init__(self) -> None:
         if self.field_size < 1:
             raise InvalidConfig(f"field_size {self.field_size}: at least 1 is needed")
-        if not 1 <= self.feature_size <= 2**31 - 1:
-            raise InvalidConfig(f"feature_size {self.feature_size}: must be in 1..{2**31 - 1}, blocks hold ids as int32")
+        if not 1 <= self.feature_size <= LARGEST_TABLE:
+            raise InvalidConfig(f"feature_size {self.feature_size}: must be in 1..{LARGEST_TABLE}, blocks hold ids as int32")
         if self.id_base not in (0, 1):
             raise InvalidConfig(f"id_base {self.id_base}: must be 0 or 1")
 

@@ -20,15 +20,8 @@ from numpy.typing import NDArray
 from components.errors import InvalidRecords
 from components.preprocess.columns import Columns, MultiValued
 from components.preprocess.kinds import shown
-from components.preprocess.raw_rows import (
-    LARGEST_FLOAT32,
-    RawRows,
-    Reject,
-    RejectReason,
-    labels_of,
-    raw_schema,
-    without_empty,
-)
+from components.preprocess.parsed import Reason, Reject
+from components.preprocess.raw_rows import LARGEST_FLOAT32, RawRows, labels_of, raw_schema, without_empty
 
 
 def check_types(found: pa.Schema, columns: Columns, place: str) -> None:
@@ -84,9 +77,9 @@ class _Wrong:
 
     def __init__(self, rows: int) -> None:
         self.rows = rows
-        self.reasons: dict[int, tuple[RejectReason, str]] = {}
+        self.reasons: dict[int, tuple[Reason, str]] = {}
 
-    def note(self, wrong: NDArray[np.bool_], reason: RejectReason, sentence: Callable[[int], str]) -> None:
+    def note(self, wrong: NDArray[np.bool_], reason: Reason, sentence: Callable[[int], str]) -> None:
         for row in np.flatnonzero(wrong).tolist():
             self.reasons.setdefault(row, (reason, sentence(row)))
 

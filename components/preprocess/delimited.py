@@ -25,18 +25,8 @@ from components.errors import InvalidConfig, InvalidRecords
 from components.preprocess.chunks import BYTE_ORDER_MARK
 from components.preprocess.columns import Columns
 from components.preprocess.kinds import looks_like, shown
-from components.preprocess.raw_rows import (
-    LABELS,
-    LARGEST_FLOAT32,
-    RawRows,
-    Reject,
-    RejectReason,
-    labels_of,
-    merged,
-    raw_schema,
-    rows_from_cells,
-    without_empty,
-)
+from components.preprocess.parsed import LABELS, Reason, Reject
+from components.preprocess.raw_rows import LARGEST_FLOAT32, RawRows, labels_of, merged, raw_schema, rows_from_cells, without_empty
 
 Separator = Literal[",", "\t", ";"]
 SEPARATORS: tuple[Separator, ...] = get_args(Separator)
@@ -61,7 +51,7 @@ class Delimited:
 class _Refused(Exception):
     """Why a record is no row; carried to where its line is known."""
 
-    def __init__(self, reason: RejectReason, sentence: str) -> None:
+    def __init__(self, reason: Reason, sentence: str) -> None:
         super().__init__(sentence)
         self.reason, self.sentence = reason, sentence
 

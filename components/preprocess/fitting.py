@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from components.errors import InvalidConfig, InvalidRecords
 from components.preprocess.columns import Columns
 from components.preprocess.transform import CategoryEncoding, CategoryField, NumberEncoding, NumberField, Transform, token_hash
+from components.records import LARGEST_TABLE
 
-LARGEST_TABLE = 2**31 - 1
 # Distinct tokens of all columns together before rare ones are dropped; about 150 bytes each in a dictionary.
 MOST_TOKENS = 4_000_000
 # Rows whose numbers are kept for quantiles: the share of rows below an edge is then right within 0.4 % (two standard errors).
@@ -101,7 +101,7 @@ class Fitting:
     most_tokens: int = MOST_TOKENS
 
     def count(self, batch: pa.RecordBatch, keys_B: NDArray[np.uint64]) -> Counts:
-        """What these training rows (raw_rows.py) hold; `keys_B` are those of splits.py."""
+        """What these training rows (raw_rows.py) hold; `keys_B` are those of keys.py."""
         numeric = len(self.columns.numeric)
         numbers = [batch.column(1 + place).to_numpy(zero_copy_only=False) for place in range(numeric)]
         columns = [_flat(batch.column(1 + place)) for place in range(numeric, len(self.columns.fields))]

@@ -20,8 +20,8 @@ from components.preprocess.chunks import Chunk, byte_problem, text_chunks
 from components.preprocess.kinds import looks_like, shown
 from components.preprocess.libsvm import without_comments
 from components.preprocess.lines import clean, split_lines
-from components.preprocess.parsed import Parsed, Reason, Reject
-from components.preprocess.raw_rows import LABELS, LARGEST_FLOAT32
+from components.preprocess.parsed import LABELS, Parsed, Reason, Reject
+from components.preprocess.raw_rows import LARGEST_FLOAT32
 from components.records import Batch, Schema
 
 LARGEST_FIELD_SIZE = 100_000

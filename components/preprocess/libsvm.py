@@ -18,11 +18,9 @@ from components.errors import InvalidRecords
 from components.preprocess.chunks import Chunk, byte_problem
 from components.preprocess.kinds import looks_like, shown
 from components.preprocess.lines import Lines, clean, read_lines, split_lines
-from components.preprocess.parsed import BadRow, Parsed, Reject, place
-from components.records import Batch, Schema
+from components.preprocess.parsed import LABELS, BadRow, Parsed, Reject, place
+from components.records import LARGEST_TABLE, Batch, Schema
 
-LABELS = {0.0: 0.0, -1.0: 0.0, 1.0: 1.0}
-LARGEST_TABLE = 2**31 - 1
 _WHOLE = re.compile(rb"[+-]?[0-9]+")
 _NUMBER = re.compile(rb"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|nan|inf|infinity)", re.IGNORECASE)
 

@@ -13,13 +13,14 @@ from components.errors import InvalidRecords
 from components.examples import parse_example
 from components.preprocess.columns import Columns, named
 from components.preprocess.kinds import shown
-from components.preprocess.raw_rows import LABELS, LARGEST_FLOAT32, RawRows, Reject, RejectReason, raw_schema, rows_from_cells
+from components.preprocess.parsed import LABELS, Reason, Reject
+from components.preprocess.raw_rows import LARGEST_FLOAT32, RawRows, raw_schema, rows_from_cells
 
 _WORDS = {"int64_list": "int64", "float_list": "float", "bytes_list": "bytes"}
 
 
 class _Refused(Exception):
-    def __init__(self, reason: RejectReason, sentence: str) -> None:
+    def __init__(self, reason: Reason, sentence: str) -> None:
         super().__init__(sentence)
         self.reason, self.sentence = reason, sentence
 
@@ -57,7 +58,7 @@ def parse_named(payloads: Sequence[bytes], first: int, columns: Columns, path: s
         except _Refused as error:
             rejects.append(Reject(number=number, reason=error.reason, message=f"{place}: {error.sentence}"))
         except InvalidRecords as error:
-            rejects.append(Reject(number=number, reason="damaged record", message=str(error)))
+            rejects.append(Reject(number=number, reason="example", message=str(error)))
     cells = list(zip(*rows, strict=True)) or [()] * len(raw_schema(columns))
     return RawRows(batch=rows_from_cells(cells, columns), numbers=np.array(numbers, np.int64), rejects=tuple(rejects))
 

@@ -14,12 +14,14 @@ from numpy.typing import NDArray
 
 from components.errors import InvalidRecords
 from components.preprocess.chunks import Chunk
-from components.preprocess.raw_rows import RejectReason
 from components.records import Batch
 
-Reason = (
-    Literal["bytes", "columns", "label", "cell", "pair", "id", "value", "width", "repeated id", "damaged", "example"] | RejectReason
-)
+Reason = Literal[
+    "bytes", "carriage return", "category", "cell", "columns", "damaged", "encoding", "example", "id", "label", "missing label",
+    "NUL", "number", "pair", "quotes", "record too long", "repeated field", "repeated id", "type", "value", "values", "width",
+]  # fmt: skip
+# Labels as sources write them, and what they mean.
+LABELS = {0.0: 0.0, -1.0: 0.0, 1.0: 1.0}
 
 
 class BadRow(InvalidRecords):

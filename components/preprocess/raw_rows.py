@@ -10,7 +10,7 @@ what reading gives and the transform takes, in worker processes of one machine a
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,22 +18,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from components.preprocess.columns import Columns
+from components.preprocess.parsed import LABELS, Reject
 
-RejectReason = Literal[
-    "carriage return", "category", "columns", "damaged record", "encoding", "id", "label", "missing label", "NUL", "number", "pair",
-    "quotes", "record too long", "repeated field", "type", "value", "values",
-]  # fmt: skip
-LABELS = {0.0: 0.0, -1.0: 0.0, 1.0: 1.0}
 LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Reject:
-    """A row that is refused: its line (from 1) or record (from 0), the kind of reason, and the sentence for a person."""
-
-    number: int
-    reason: RejectReason
-    message: str
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,4 @@
-"""Which rows train and which validate, which are kept, and in what order: decided row by row, from 64-bit keys.
-
-A key is a hash of seed, file and line (or record), so that it is the same whatever the number of processes, the line ends, or the
-compression. The order of keys is the global shuffle, and comparing a key with a bound is a draw with a known probability.
+"""Which rows validate by a column's text or time instead of by their key, and which negative rows are kept: decided row by row.
 
 Array suffix: B rows.
 """
@@ -10,7 +7,6 @@ import hashlib
 import re
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -18,45 +14,14 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from components.errors import InvalidConfig, InvalidRecords
+from components.preprocess.keys import below, mix
 
-SplitKind = Literal["fraction", "hash", "time"]
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 # One draw must not follow from another: the key that shuffles is mixed again, before it decides more.
 _KEEP = np.uint64(0x6B656570)
 _DAY_S = 86_400
 # Fewer digits are dates or hours in notations that only their writers know, more are milliseconds.
 _UNIX_SECONDS = re.compile(r"[0-9]{9,11}(\.[0-9]+)?")
 TIMES = "a time is ISO 8601 (2026-12-02, 2026-12-02T10:30:00Z) or unix seconds"
-
-
-def mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """A bijection of 64-bit numbers whose every output bit depends on every input bit.
-
-    Source: Steele, Lea and Flood 2014, Fast Splittable Pseudorandom Number Generators (SplitMix64's finalizer and increment).
-    """
-    found = numbers + _GOLDEN
-    found = (found ^ found >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
-    found = (found ^ found >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
-    return found ^ found >> np.uint64(31)
-
-
-def row_keys(seed: int, file: int, numbers_B: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """A key for each row, from the seed, the file's place among the inputs and the row's line or record.
-
-    Rows of one file never share a key.
-    """
-    start = mixed(mixed(np.array([seed], np.uint64)) ^ np.array([file], np.uint64))
-    return mixed(start ^ numbers_B.astype(np.uint64))
-
-
-def bound_of(fraction: float) -> np.uint64:
-    """The key below which this fraction of all keys lies (a fraction below 1)."""
-    return np.uint64(int(fraction * 2.0**64))
-
-
-def held_out_by_fraction(keys_B: NDArray[np.uint64], fraction: float) -> NDArray[np.bool_]:
-    """Rows that validate: a draw for each row. They have the smallest keys, so one that is left alone is found at the border."""
-    return keys_B < bound_of(fraction)
 
 
 def held_out_by_hash(texts: pa.Array, fraction: float, seed: int) -> NDArray[np.bool_]:
@@ -67,7 +32,7 @@ def held_out_by_hash(texts: pa.Array, fraction: float, seed: int) -> NDArray[np.
     encoded = pc.fill_null(texts, "").dictionary_encode()
     digests = [hashlib.blake2b(text.encode(), digest_size=8).digest() for text in encoded.dictionary.to_pylist()]
     hashes = np.frombuffer(b"".join(digests), "<u8")
-    held_out = mixed(hashes ^ mixed(np.array([seed], np.uint64))) < bound_of(fraction)
+    held_out = below(mix(hashes ^ mix(np.array([seed + 1], np.uint64))), fraction)
     chosen: NDArray[np.bool_] = held_out[encoded.indices.to_numpy()] if len(hashes) else np.zeros(0, bool)
     return chosen
 
@@ -152,7 +117,7 @@ def kept(labels_B: NDArray[np.float32], keys_B: NDArray[np.uint64], negative_rat
         raise InvalidConfig(f"negative_rate {negative_rate}: must be above 0 and at most 1")
     if negative_rate == 1.0:
         return np.ones(len(labels_B), bool)
-    return (labels_B > 0) | (mixed(keys_B ^ _KEEP) < bound_of(negative_rate))
+    return (labels_B > 0) | below(mix(keys_B ^ _KEEP), negative_rate)
 
 
 def calibrated(probability: NDArray[np.float64], negative_rate: float) -> NDArray[np.float64]:

@@ -30,7 +30,7 @@ from components.preprocess.criteo import DEFAULT_FEATURE_SIZE, FIELD_SIZE
 from components.preprocess.delimited import Delimited, Separator
 from components.preprocess.fitting import Fitting, TransformConfig
 from components.preprocess.libffm import FieldLayout, peek_fields
-from components.preprocess.libsvm import LARGEST_TABLE, peek_pairs
+from components.preprocess.libsvm import peek_pairs
 from components.preprocess.lines import file_digest, input_files
 from components.preprocess.progress import Progress
 from components.preprocess.repeats import repeated_rows
@@ -41,7 +41,7 @@ from components.preprocess.tally import Tally
 from components.preprocess.transform import Transform
 from components.preprocess.transform_file import TRANSFORM, read_transform, write_transform
 from components.preprocess.worker import ChunkResult, Format, ShardTask, Work
-from components.records import ENCODINGS, SUFFIXES, Encoding, Schema
+from components.records import ENCODINGS, LARGEST_TABLE, SUFFIXES, Encoding, Schema
 from components.reports import write_report
 from components.storage import check_replaceable, publish_folder
 

@@ -21,9 +21,8 @@ from components.preprocess.conform import conform
 from components.preprocess.delimited import Delimited, DelimitedParser, end_of_records, read_header
 from components.preprocess.named_examples import check_names, parse_named
 from components.preprocess.parquet import check_same_schema, parquet_schema, read_batches
-from components.preprocess.parsed import Parsed
-from components.preprocess.parsed import Reject as BadReject
-from components.preprocess.raw_rows import RawRows, Reject, merged
+from components.preprocess.parsed import Parsed, Reject
+from components.preprocess.raw_rows import RawRows, merged
 from components.preprocess.transform import Transform, apply
 from components.records import Batch, scan_framed
 
@@ -90,7 +89,7 @@ class Table:
         parts, damaged = (
             [],
             [
-                Reject(number=number, reason="damaged record", message=str(error))
+                Reject(number=number, reason="damaged", message=str(error))
                 for number, error in enumerate(found, chunk.first)
                 if not isinstance(error, bytes)
             ],
@@ -159,7 +158,7 @@ def transformed(transform: Transform, raw: RawRows) -> Parsed:
     return Parsed(
         batch=applied.rows,
         numbers=raw.numbers,
-        rejects=_rejects(raw),
+        rejects=raw.rejects,
         missing=int(applied.missing.sum()),
         unseen=int(applied.unseen.sum()),
     )
@@ -173,9 +172,5 @@ def untransformed(raw: RawRows, field_size: int) -> Parsed:
     return Parsed(
         batch=none,
         numbers=np.empty(0, np.int64),
-        rejects=_rejects(raw),
+        rejects=raw.rejects,
     )
-
-
-def _rejects(raw: RawRows) -> tuple[BadReject, ...]:
-    return tuple(BadReject(each.number, each.reason, each.message) for each in raw.rejects)

@@ -20,9 +20,10 @@ from components.train.program.container import PEER_LOST, PIPE_DEADLINE_S, posit
 log = logging.getLogger("ctrflow")
 
 PR_SET_PDEATHSIG = 1
-# What TensorFlow and Horovod raise in a process whose peer died.
 HOROVOD_SHUT_DOWN = "Horovod has been shut down"
-PEER_ERRORS = ("HorovodInternalError", "UnavailableError", "AbortedError", "CancelledError")
+# What TensorFlow and Horovod raise in a process whose peer died. In a graph every failure of an exchange is an UnknownError, whose
+# text is that Horovod was shut down, that of a socket, or none: it depends on which thread notices first.
+PEER_ERRORS = ("HorovodInternalError", "UnavailableError", "AbortedError", "CancelledError", "UnknownError")
 
 
 def die_with_parent() -> None:
@@ -46,11 +47,10 @@ def describe(error: BaseException, role: str) -> tuple[str, int]:
     if isinstance(error, WorkflowError):
         return str(error), 1
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    shut_down = [line for line in lines if HOROVOD_SHUT_DOWN in line]
-    code = PEER_LOST if type(error).__name__ in PEER_ERRORS or shut_down else 1
+    code = PEER_LOST if type(error).__name__ in PEER_ERRORS else 1
     # TensorFlow says "in user code:" or "Detected at node ..." first and what happened last.
     message = (lines[-1] if lines[0].endswith(":") else lines[0]) if lines else ""
-    if shut_down:
+    if any(HOROVOD_SHUT_DOWN in line for line in lines):
         message = HOROVOD_SHUT_DOWN
     where = traceback.extract_tb(error.__traceback__)[-1]
     return f"{role}: {type(error).__name__}: {message} ({Path(where.filename).name}, line {where.lineno})", code

@@ -20,7 +20,6 @@ from components.manifest import Manifest, read_manifest, read_split
 from components.preprocess.bounds import MemoryPlan
 from components.preprocess.chunks import CHUNK_BYTES
 from components.preprocess.crew import Crew
-from components.preprocess.keys import below, row_keys
 from components.preprocess.step import PreprocessConfig, preprocess
 from components.preprocess.tally import DistinctIds
 from components.preprocess.worker import Work
@@ -212,17 +211,6 @@ def test_a_worker_that_dies_is_one_line(tmp_path: Path) -> None:
                 child.kill()
         with pytest.raises(WorkflowError, match="a worker process was ended by signal 9; if the container's memory is short"):
             crew.each("finish")
-
-
-def test_keys_are_uniform_and_distinct_and_differ_by_seed_and_file() -> None:
-    numbers = np.arange(100_000)
-    keys = [row_keys(seed, file, numbers) for seed in (0, 1) for file in (0, 1)]
-    assert len(np.unique(np.concatenate(keys))) == 400_000
-    for each in keys:
-        counts = np.bincount((each >> np.uint64(60)).astype(np.int64), minlength=16)
-        # 16 cells of 6,250: chi-square of 15 degrees of freedom is above 44.3 once in 10,000.
-        assert ((counts - 6250) ** 2 / 6250).sum() < 44.3
-        assert abs(below(each, 0.3).mean() - 0.3) < 0.006
 
 
 def test_buckets_grow_in_number_with_the_input_and_are_bounded() -> None:

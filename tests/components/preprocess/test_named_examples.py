@@ -71,7 +71,7 @@ def test_a_wrong_record_is_named_among_right_ones(change: dict[str, Any], kind: 
 
 def test_what_is_no_example_is_a_damaged_record() -> None:
     found = parse_named([b"\xff\xff", record(GOOD), b""], 0, COLUMNS, "day1.tfrecord")
-    assert [(reject.number, reject.reason) for reject in found.rejects] == [(0, "damaged record"), (2, "damaged record")]
+    assert [(reject.number, reject.reason) for reject in found.rejects] == [(0, "example"), (2, "example")]
     assert found.rejects[0].message.startswith("day1.tfrecord, record 0 is not a tf.train.Example")
     assert len(found.batch) == 1
 

@@ -1,4 +1,4 @@
-"""Splits and draws: expected values worked out by hand, or by SplitMix64's published outputs."""
+"""Splits by a column, and draws: expected values worked out by hand."""
 
 from datetime import UTC, datetime
 
@@ -9,59 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.errors import InvalidConfig, InvalidRecords
+from components.preprocess.keys import below, row_keys
 from components.preprocess.splits import (
-    bound_of,
     boundary_of,
     calibrated,
     check_times,
-    held_out_by_fraction,
     held_out_by_hash,
     held_out_by_time,
     kept,
     last_day,
-    mixed,
     parsed_time,
-    row_keys,
     times_of,
 )
 
 ROWS = np.arange(1, 100_001)
-
-
-def test_mixing_gives_the_published_outputs_of_splitmix64() -> None:
-    """The first outputs from seed 1234567, as in the test vectors of Rosetta Code and of the xoshiro authors' splitmix64.c."""
-    states = np.array([1234567 + k * 0x9E3779B97F4A7C15 & 2**64 - 1 for k in range(5)], np.uint64)
-    assert mixed(states).tolist() == [
-        6457827717110365317,
-        3203168211198807973,
-        9817491932198370423,
-        4593380528125082431,
-        16408922859458223821,
-    ]
-
-
-def test_keys_differ_by_row_file_and_seed_and_not_by_how_rows_are_divided() -> None:
-    keys = row_keys(7, 2, ROWS)
-    assert keys.dtype == np.uint64
-    assert len(np.unique(keys)) == len(ROWS)
-    parts = [row_keys(7, 2, part) for part in np.array_split(ROWS, 9)]
-    np.testing.assert_array_equal(keys, np.concatenate(parts))
-    for other in (row_keys(8, 2, ROWS), row_keys(7, 3, ROWS), row_keys(2, 7, ROWS)):
-        assert not np.isin(keys, other).any()
-
-
-def test_the_order_of_keys_is_a_uniform_shuffle() -> None:
-    """Each of ten rows is in each place about 1000 times of 10,000: chi-squared with 81 degrees of freedom, 99.9 % below 126."""
-    places = np.array([np.argsort(row_keys(seed, 0, np.arange(10))) for seed in range(10_000)])
-    counts = np.array([np.bincount(places[:, place], minlength=10) for place in range(10)])
-    assert float(((counts - 1000) ** 2 / 1000).sum()) < 126
-
-
-@pytest.mark.parametrize("fraction", [0.001, 0.1, 0.5, 0.9])
-def test_a_fraction_of_the_rows_is_held_out(fraction: float) -> None:
-    found = held_out_by_fraction(row_keys(1, 0, ROWS), fraction).mean()
-    assert abs(found - fraction) < 4 * np.sqrt(fraction * (1 - fraction) / len(ROWS))
-    assert int(bound_of(fraction)) == pytest.approx(fraction * 2**64)
 
 
 def test_rows_of_one_text_stand_on_one_side() -> None:
@@ -146,7 +107,7 @@ def test_every_positive_row_stays_and_a_share_of_the_others() -> None:
     assert stays[labels > 0].all()
     assert stays[labels == 0].mean() == pytest.approx(0.25, abs=0.006)
     # The draw is another than the one that holds rows out.
-    held_out = held_out_by_fraction(keys, 0.1)
+    held_out = below(keys, 0.1)
     assert stays[(labels == 0) & held_out].mean() == pytest.approx(0.25, abs=0.02)
     assert kept(labels, keys, 1.0).all()
 

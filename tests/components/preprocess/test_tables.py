@@ -195,7 +195,7 @@ def test_a_damaged_record_is_named_or_skipped(tmp_path: Path) -> None:
     with pytest.raises(InvalidRecords, match=r"day\.tfrecord, record 7: damaged payload"):
         made(tmp_path / "data", source, format="tfrecord")
     manifest = made(tmp_path / "data", source, format="tfrecord", on_bad_row="skip")
-    assert manifest.sources[0].rejected == {"damaged record": 1}
+    assert manifest.sources[0].rejected == {"damaged": 1}
     assert manifest.sources[0].rows == 39
 
 
