@@ -14,7 +14,8 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message, message_fa
 from numpy.typing import NDArray
 
 from components.errors import InvalidRecords
-from components.records import BLOCK_MAGIC, BLOCK_ROWS, LARGEST_TABLE, Batch, Schema, check_batch, read_tfrecords
+from components.framing import read_tfrecords
+from components.records import BLOCK_MAGIC, BLOCK_ROWS, LARGEST_TABLE, Batch, Schema, check_batch
 
 FEATURES = ("ids", "label", "values")
 

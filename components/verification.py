@@ -18,9 +18,10 @@ import numpy as np
 
 from components.errors import InvalidRecords
 from components.examples import decode_example
+from components.framing import scan_framed
 from components.libsvm import scan_lines
 from components.manifest import MANIFEST, SPLITS, Manifest, read_manifest
-from components.records import BLOCK_ROWS, Batch, Encoding, Schema, Shard, decode_block, row_problem, scan_framed, wrong_rows
+from components.records import BLOCK_ROWS, Batch, Encoding, Schema, Shard, decode_block, row_problem, wrong_rows
 from components.workers import in_processes
 
 log = logging.getLogger(__name__)

@@ -1,73 +1,29 @@
-"""The command line: every verb a thin layer over a function.
+"""The command line: every verb a thin layer over a function."""
 
-A WorkflowError is printed as one line and the exit code is 1; a signal that asks to end is one line too, and 128 and its number;
-a full disk and its like are one line; anything else is a bug and keeps its traceback.
-"""
-
-import errno
-import json
 import logging
 import sys
 import time
 from collections.abc import Callable
-from contextlib import contextmanager, suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from components.errors import InvalidConfig, WorkflowError
-from components.learning import MODELS, OPTIMIZERS, Learning
+from components.errors import InvalidConfig
+from components.learning import Learning
 from components.plan import STRATEGIES
 from components.records import ENCODINGS
+from pipelines.commands import Commands
 from pipelines.dataset_commands import dataset
-from pipelines.signals import Stopped, raising_signals
+from pipelines.learning_options import model_options, model_settings
+from pipelines.local_jobs import local_jobs
 from pipelines.source_options import format_option, format_options, table_options
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 FOLDER = click.Path(file_okay=False, path_type=Path)
 FILE = click.Path(dir_okay=False, path_type=Path)
 PATH = click.Path(path_type=Path)
-# Trouble of the machine, not of ours, wherever it strikes.
-WHAT_TO_DO = {
-    errno.ENOSPC: "free some space, or choose a folder on another disk",
-    errno.EDQUOT: "free some space, or choose a folder on another disk",
-    errno.EROFS: "choose a folder that can be written",
-    errno.EACCES: "change its permissions, or choose another path",
-    errno.ENOTDIR: "a file is in the way of a folder; choose another path",
-    errno.EISDIR: "a folder is in the way of a file; choose another path",
-    errno.EEXIST: "a file is in the way; choose another path",
-}
-
-
-class Commands(click.Group):
-    """Prints wrong usage, WorkflowErrors and signals as one line."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            with raising_signals():
-                return super().invoke(ctx)
-        except WorkflowError as error:
-            click.echo(f"ctrflow: {error}", err=True)
-            ctx.exit(1)
-        except click.UsageError as error:
-            if isinstance(error, click.exceptions.NoArgsIsHelpError):
-                raise
-            command = error.ctx.command_path if error.ctx else "ctrflow"
-            click.echo(f"ctrflow: {error.format_message().rstrip('.')}; see {command} --help", err=True)
-            ctx.exit(1)
-        except OSError as error:
-            if error.errno not in WHAT_TO_DO:
-                raise
-            click.echo(
-                f"ctrflow: {error.filename or ctx.invoked_subcommand}: {error.strerror}; {WHAT_TO_DO[error.errno]}", err=True
-            )
-            ctx.exit(1)
-        except Stopped as stopped:
-            with suppress(OSError):  # a terminal that was closed takes no lines
-                click.echo(f"ctrflow: stopped by {stopped}; everything that ran has ended", err=True)
-            ctx.exit(128 + stopped.number)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
@@ -80,87 +36,14 @@ def main() -> None:
 main.add_command(dataset)
 
 
-def file_or_module(ctx: click.Context, option: click.Parameter, own_model: str) -> str:
-    """The file as training processes find it, which run in folders of their own."""
-    if not own_model.endswith(".py"):
-        return own_model
-    if not Path(own_model).is_file():
-        raise InvalidConfig(f"--own-model {own_model}: no such file")
-    return str(Path(own_model).absolute())
-
-
-def model_options(command: Command) -> Command:
-    """What is to be learned, one option for each field of Learning."""
-    layers = ",".join(map(str, Learning.deep_layers))
-    for option in (
-        click.option("--epochs", type=int, default=Learning.epochs),
-        click.option("--batch-size", type=int, default=1024, help="examples in one update, over all workers"),
-        click.option("--warmup-steps", type=int, default=Learning.warmup_steps, help="steps in which the learning rate rises"),
-        click.option("--learning-rate-factor", type=float, default=1.0, help="times the learning rate where several workers train"),
-        click.option("--learning-rate", type=float, default=Learning.learning_rate),
-        click.option("--ftrl-l2", type=float, default=Learning.ftrl_l2, help="optimizer ftrl: strength of its own l2"),
-        click.option("--ftrl-l1", type=float, default=Learning.ftrl_l1, help="optimizer ftrl: strength of l1; makes weights 0"),
-        click.option("--momentum", type=float, default=Learning.momentum, help="optimizer momentum: what a step keeps"),
-        click.option("--optimizer", type=click.Choice(OPTIMIZERS), default=Learning.optimizer),
-        click.option(
-            "--mixed-precision/--no-mixed-precision",
-            default=False,
-            help="products in float16 on GPUs, bfloat16 where the CPU has it",
-        ),
-        click.option("--l2", type=float, default=Learning.l2, help="decay of the weights and embedding rows that a step touches"),
-        click.option("--batch-norm-momentum", type=float, default=Learning.batch_norm_momentum, help="of its moving statistics"),
-        click.option("--batch-norm/--no-batch-norm", default=Learning.batch_norm, help="normalise the outputs of deep layers"),
-        click.option("--dropout", default="", help="share of a deep layer's outputs to drop: one rate, or one a layer, by commas"),
-        click.option("--cross-rank", type=int, default=Learning.cross_rank, help="model dcn_v2: rank of cross matrices; 0 = whole"),
-        click.option("--cross-layers", type=int, default=Learning.cross_layers, help="model dcn_v2"),
-        click.option("--deep-layers", default=layers, help="widths of the deep part, separated by commas"),
-        click.option("--embedding-size", type=int, default=Learning.embedding_size),
-        click.option("--own-model", default="", callback=file_or_module, help="model own: a Python file or module"),
-        click.option("--model", type=click.Choice(MODELS), default=Learning.model),
-    ):
-        command = option(command)
-    return command
-
-
 def name_option(command: Command) -> Command:
     return click.option("--name", default="deepfm", help="the model's name in the store")(command)
-
-
-def numbers(option: str, text: str, kind: type, expected: str) -> tuple[Any, ...]:
-    """128,64,32 as numbers."""
-    try:
-        return tuple(kind(number) for number in text.split(",") if number.strip())
-    except ValueError:
-        raise InvalidConfig(f"{option} {text!r}: {expected}") from None
-
-
-@contextmanager
-def local_jobs() -> Any:
-    """JobSettings of training jobs at an endpoint of this command's own, in a folder that vanishes with it.
-
-    A signal ends the jobs first.
-    """
-    import os
-    import tempfile
-
-    from components.images import TRAINING
-    from components.probes import JobSettings
-    from pipelines.local.run import STOP_GRACE_S, job_settings
-    from pipelines.local.sagemaker import LocalSageMaker
-    from pipelines.runs import new_run_id
-
-    if os.environ.get("AWS_ENDPOINT_URL_SAGEMAKER"):
-        raise InvalidConfig("AWS_ENDPOINT_URL_SAGEMAKER is set; unset it, this command starts an endpoint of its own")
-    with tempfile.TemporaryDirectory(prefix="ctrflow-jobs-") as folder:
-        with LocalSageMaker(Path(folder), stop_grace_s=STOP_GRACE_S) as endpoint:
-            os.environ["AWS_ENDPOINT_URL_SAGEMAKER"] = endpoint.url
-            yield JobSettings(**json.loads(job_settings(Path(folder), TRAINING)), run_id=new_run_id())
 
 
 def check_options(**options: Any) -> None:
     """Refuse before the first step what a later one would refuse after hours of work."""
     from components.plan import direct_plan
-    from components.preprocess.step import PreprocessConfig
+    from components.preprocess.config import PreprocessConfig
     from components.profile_utilization.step import ProfileConfig
     from components.promote.step import PromoteConfig
 
@@ -223,9 +106,10 @@ def preprocess(
 ) -> None:
     """Turn raw click logs INPUTS (files, folders or globs) into the dataset OUT."""
     from components.preprocess import step
+    from components.preprocess.config import PreprocessConfig
     from components.preprocess.fitting import TransformConfig
 
-    config = step.PreprocessConfig(
+    config = PreprocessConfig(
         format=source_format,
         field_size=field_size,
         feature_size=feature_size,
@@ -263,15 +147,6 @@ def profile(dataset: Path, out: Path, seed: int, budget_s: float, **settings: An
     with local_jobs() as jobs:
         step.profile_utilization(config, dataset, out / "profile.json", out / "report.html", jobs)
     click.echo(f"{out / 'profile.json'}, {out / 'report.html'}")
-
-
-def model_settings(*, deep_layers: str, dropout: str, **settings: Any) -> Any:
-    """ModelSettings from options."""
-    from components.plan import ModelSettings
-
-    widths = numbers("--deep-layers", deep_layers, int, "whole numbers separated by commas are expected, like 128,64,32")
-    rates = numbers("--dropout", dropout, float, "a number, or numbers separated by commas, are expected, like 0.5,0.25")
-    return ModelSettings(deep_layers=widths, dropout=rates, **settings)
 
 
 @main.command()

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from components.errors import InvalidRecords
+from components.framing import read_framed
 from components.preprocess.kinds import kind_of_file, shown
-from components.records import read_framed
 
 CHUNK_BYTES = 2 << 20
 GZIP_MAGIC = b"\x1f\x8b"

@@ -26,9 +26,10 @@ def preprocess(
     from pathlib import Path
     from typing import Any, cast
 
-    from components.preprocess import step
+    from components.preprocess.config import PreprocessConfig
+    from components.preprocess.step import preprocess as run
 
-    config = step.PreprocessConfig(
+    config = PreprocessConfig(
         format=cast(Any, format),
         field_size=field_size,
         feature_size=feature_size,
@@ -36,4 +37,4 @@ def preprocess(
         validation_fraction=validation_fraction,
         seed=seed,
     )
-    step.preprocess(config, json.loads(inputs), Path(dataset.path), Path(report.path))
+    run(config, json.loads(inputs), Path(dataset.path), Path(report.path))

@@ -25,13 +25,13 @@ from components.errors import InvalidConfig, InvalidRecords
 from components.preprocess.chunks import BYTE_ORDER_MARK
 from components.preprocess.columns import Columns
 from components.preprocess.kinds import looks_like, shown
-from components.preprocess.parsed import LABELS, Reason, Reject
+from components.preprocess.parsed import LABELS, Reject
+from components.preprocess.quoting import FEED, Refused, cells_of, quotes_are_legal, record_ends
 from components.preprocess.raw_rows import LARGEST_FLOAT32, RawRows, labels_of, merged, raw_schema, rows_from_cells, without_empty
 
 Separator = Literal[",", "\t", ";"]
 SEPARATORS: tuple[Separator, ...] = get_args(Separator)
 _NUMBER = re.compile(rb"[ \t]*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[ \t]*")
-_FEED, _QUOTE = 10, 34
 # Where so few rows are left, one of which is wrong, halving them again costs more than reading them.
 _FEW_ROWS = 32
 
@@ -48,19 +48,11 @@ class Delimited:
             raise InvalidConfig(f"separator {self.separator!r} is none of {', '.join(map(repr, SEPARATORS))}")
 
 
-class _Refused(Exception):
-    """Why a record is no row; carried to where its line is known."""
-
-    def __init__(self, reason: Reason, sentence: str) -> None:
-        super().__init__(sentence)
-        self.reason, self.sentence = reason, sentence
-
-
 def end_of_records(data: bytes) -> int:
     """How many bytes of `data`, which begins at the start of a record, are whole records with their line ends."""
     if b'"' not in data:
         return data.rfind(b"\n") + 1
-    ends = _record_ends(np.frombuffer(data, np.uint8))
+    ends = record_ends(np.frombuffer(data, np.uint8))
     return int(ends[-1]) + 1 if len(ends) else 0
 
 
@@ -75,14 +67,14 @@ def read_header(data: bytes, form: Delimited, place: str) -> tuple[tuple[str, ..
     mark = len(BYTE_ORDER_MARK) if data.startswith(BYTE_ORDER_MARK) else 0
     if form.names:
         return form.names, data[:mark]
-    ends = _record_ends(np.frombuffer(data, np.uint8))
+    ends = record_ends(np.frombuffer(data, np.uint8))
     length = int(ends[0]) + 1 if len(ends) else len(data)
     record = data[mark:length].removesuffix(b"\n").removesuffix(b"\r").replace(b"\r\n", b"\n")
     try:
-        cells = [cell.decode() for cell in _cells(record, form.separator.encode())]
+        cells = [cell.decode() for cell in cells_of(record, form.separator.encode())]
     except UnicodeDecodeError as error:
         raise InvalidRecords(f"{place}, line 1: the header is not UTF-8 ({shown(record)}); convert the file") from error
-    except _Refused as error:
+    except Refused as error:
         raise InvalidRecords(f"{place}, line 1: {error.sentence}") from error
     others = [other for other in SEPARATORS if other != form.separator and len(cells) == 1 and other in cells[0]]
     if others:
@@ -110,8 +102,8 @@ class DelimitedParser:
         """Rows of whole records, without header; `first` is the number of the first line."""
         text = data.replace(b"\r\n", b"\n").removesuffix(b"\r") if b"\r" in data else data
         octets = np.frombuffer(text, np.uint8)
-        feeds = np.flatnonzero(octets == _FEED)
-        ends = _record_ends(octets, feeds)
+        feeds = np.flatnonzero(octets == FEED)
+        ends = record_ends(octets, feeds)
         if text and (not len(ends) or ends[-1] < len(text) - 1):
             ends = np.append(ends, len(text))
         starts = np.concatenate([[0], ends[:-1] + 1]).astype(np.int64)[: len(ends)]
@@ -136,7 +128,7 @@ class DelimitedParser:
             b"\r" in text
             or b"\0" in text
             or text.startswith(BYTE_ORDER_MARK)
-            or not _quotes_are_legal(text, self.separator.encode())
+            or not quotes_are_legal(text, self.separator.encode())
         ):
             return None
         schema = raw_schema(self.columns)
@@ -186,7 +178,7 @@ class DelimitedParser:
                 if record.strip(b" "):
                     rows.append(self._row(record))
                     numbers.append(number)
-            except _Refused as error:
+            except Refused as error:
                 message = f"{self.path}, line {number}: {error.sentence}"
                 rejects.append(Reject(number=number, reason=error.reason, message=message))
         cells = list(zip(*rows, strict=True)) or [()] * len(raw_schema(self.columns))
@@ -194,10 +186,10 @@ class DelimitedParser:
 
     def _row(self, record: bytes) -> list[object]:
         """The cells of one record in the order of a batch; every failing reason is named."""
-        cells = _cells(record, self.separator.encode())
+        cells = cells_of(record, self.separator.encode())
         if len(cells) != len(self.names):
             kind = looks_like(record, but_not="CSV" if self.separator == "," else "raw Criteo")
-            raise _Refused("columns", f"{len(self.names)} columns expected, {len(cells)} found{kind}")
+            raise Refused("columns", f"{len(self.names)} columns expected, {len(cells)} found{kind}")
         by_name = dict(zip(self.names, cells, strict=True))
         columns = self.columns
         row: list[object] = [self._label(by_name[columns.label])]
@@ -208,32 +200,32 @@ class DelimitedParser:
             values = [value for value in (text or "").split(column.separator) if value]
             if len(values) > column.values:
                 found = f"column {column.name}: {len(values)} values in {shown(by_name[column.name])}"
-                raise _Refused("values", f"{found}, at most {column.values} are declared")
+                raise Refused("values", f"{found}, at most {column.values} are declared")
             row.append(values or None)
         return row if columns.split is None else [*row, self._text(columns.split, by_name[columns.split])]
 
     def _label(self, cell: bytes) -> float:
         if self._is_missing(cell):
-            raise _Refused("missing label", f"column {self.columns.label}: the label is missing")
+            raise Refused("missing label", f"column {self.columns.label}: the label is missing")
         label = LABELS.get(float(cell)) if _NUMBER.fullmatch(cell) else None
         if label is None:
-            raise _Refused("label", f"column {self.columns.label}: label {shown(cell)} is none of 0, 1, -1, +1")
+            raise Refused("label", f"column {self.columns.label}: label {shown(cell)} is none of 0, 1, -1, +1")
         return label
 
     def _number(self, name: str, cell: bytes) -> float | None:
         if self._is_missing(cell):
             return None
         if not _NUMBER.fullmatch(cell):
-            raise _Refused("number", f"column {name}: {shown(cell)} is not a number")
+            raise Refused("number", f"column {name}: {shown(cell)} is not a number")
         if abs(value := float(cell)) > LARGEST_FLOAT32:
-            raise _Refused("number", f"column {name}: {shown(cell)} is not finite as float32")
+            raise Refused("number", f"column {name}: {shown(cell)} is not finite as float32")
         return value
 
     def _text(self, name: str, cell: bytes) -> str | None:
         try:
             return None if self._is_missing(cell) else cell.decode()
         except UnicodeDecodeError:
-            raise _Refused("encoding", f"column {name}: {shown(cell)} is not UTF-8; convert the file") from None
+            raise Refused("encoding", f"column {name}: {shown(cell)} is not UTF-8; convert the file") from None
 
     def _is_missing(self, cell: bytes) -> bool:
         return not cell or cell.decode(errors="surrogateescape") in self.columns.missing
@@ -257,52 +249,6 @@ class _Records:
     def numbered(self) -> list[tuple[int, bytes]]:
         places = zip(self.numbers.tolist(), self.starts.tolist(), self.ends.tolist(), strict=True)
         return [(number, self.text[start:end]) for number, start, end in places]
-
-
-def _record_ends(octets: NDArray[np.uint8], feeds: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
-    """Places of the line feeds that end a record: those with an even number of quotes before them."""
-    feeds = np.flatnonzero(octets == _FEED) if feeds is None else feeds
-    quotes = np.flatnonzero(octets == _QUOTE)
-    return feeds if not len(quotes) else feeds[np.searchsorted(quotes, feeds) % 2 == 0]
-
-
-def _stray_quotes(text: bytes, separator: bytes) -> NDArray[np.int64]:
-    """Places of the quotes that RFC 4180 does not know: opening inside a cell, closing before its end, or never closed."""
-    octets = np.frombuffer(text, np.uint8)
-    quotes = np.flatnonzero(octets == _QUOTE)
-    borders = (separator[0], _FEED, _QUOTE)  # a quote beside a quote is one of a doubled pair
-    opening, closing = quotes[0::2], quotes[1::2]
-    unopened = opening[(opening > 0) & ~np.isin(octets[opening - 1], borders)]
-    followed = closing[closing < len(text) - 1]
-    unclosed = followed[~np.isin(octets[followed + 1], borders)]
-    return np.sort(np.concatenate([unopened, unclosed, opening[len(closing) :]]))
-
-
-def _quotes_are_legal(text: bytes, separator: bytes) -> bool:
-    return b'"' not in text or not len(_stray_quotes(text, separator))
-
-
-def _cells(record: bytes, separator: bytes) -> list[bytes]:
-    """The cells of one record without their quotes."""
-    if b"\0" in record:
-        raise _Refused("NUL", "a NUL byte; this is not a text file")
-    if b'"' in record and len(stray := _stray_quotes(record, separator)):
-        start = max(record.rfind(b"\n", 0, stray[0]) + 1, int(stray[0]) - 10)
-        near = f"near {shown(record[start : start + 30].splitlines()[0])}"
-        hint = "quote the whole cell and double the quotes in it"
-        raise _Refused("quotes", f"a quote that neither begins nor ends a cell, or is never closed, {near}; {hint}")
-    cells: list[bytes] = []
-    open_cell: list[bytes] = []
-    is_open = False
-    for piece in record.split(separator):
-        open_cell.append(piece)
-        is_open ^= piece.count(b'"') % 2 == 1
-        if not is_open:
-            cells.append(separator.join(open_cell))
-            open_cell = []
-    if any(b"\r" in cell and not cell.startswith(b'"') for cell in cells):
-        raise _Refused("carriage return", "a carriage return inside the line (old Mac line ends?); convert line ends to LF")
-    return [cell[1:-1].replace(b'""', b'"') if cell.startswith(b'"') else cell for cell in cells]
 
 
 def _in_range(numbers: pa.Array) -> bool:

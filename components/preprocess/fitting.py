@@ -6,7 +6,6 @@ same to the last bit: sums are exact integers, quantiles come from the rows with
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import get_args
 
 import numpy as np
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from components.errors import InvalidConfig, InvalidRecords
 from components.preprocess.columns import Columns
+from components.preprocess.moments import Moments, moments_of, quantile_edges, scaling_of
 from components.preprocess.transform import CategoryEncoding, CategoryField, NumberEncoding, NumberField, Transform, token_hash
 from components.records import LARGEST_TABLE
 
@@ -25,8 +25,6 @@ MOST_TOKENS = 4_000_000
 SAMPLED_ROWS = 65_536
 # Distinct tokens of a hashed column up to which collisions are counted; beyond, they are worked out from an estimate.
 SAMPLED_TOKENS = 65_536
-# 2**-1126 divides every float64 (and frexp's mantissa of 53 bits), so that sums of them are whole numbers of it.
-_UNIT_BITS = 1126
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,26 +50,6 @@ class TransformConfig:
         for name, least in (("hash_size", 1), ("min_count", 1), ("max_size", 0), ("buckets", 2)):
             if not least <= getattr(self, name) <= LARGEST_TABLE:
                 raise InvalidConfig(f"{name} {getattr(self, name)}: must be in {least}..{LARGEST_TABLE}")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Moments:
-    """How many numbers, their exact sum and that of their squares (in units of 2**-1126), the smallest and the largest."""
-
-    count: int = 0
-    total: int = 0
-    squares: int = 0
-    smallest: float = np.inf
-    largest: float = -np.inf
-
-    def plus(self, other: "Moments") -> "Moments":
-        return Moments(
-            count=self.count + other.count,
-            total=self.total + other.total,
-            squares=self.squares + other.squares,
-            smallest=min(self.smallest, other.smallest),
-            largest=max(self.largest, other.largest),
-        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +92,7 @@ class Fitting:
             rows=batch.num_rows,
             tokens=tuple(map(_token_counts, columns)) if vocabulary else (),
             hashes=() if vocabulary else tuple(_token_hashes(salt, column) for salt, column in enumerate(columns)),
-            moments=tuple(map(_moments, numbers)) if scaling else (),
+            moments=tuple(map(moments_of, numbers)) if scaling else (),
             keys=keys,
             sample=sample,
         )
@@ -198,7 +176,7 @@ class Fitting:
         if encoding == "bucket":
             edges = quantile_edges(counts.sample[:, place], self.config.buckets)
             return NumberField(name=name, encoding=encoding, first=first, missing=first + len(edges) + 1, edges=edges)
-        shift, scale = (0.0, 1.0) if encoding == "log" else _scaling(encoding, counts.moments[place])
+        shift, scale = (0.0, 1.0) if encoding == "log" else scaling_of(encoding, counts.moments[place])
         return NumberField(name=name, encoding=encoding, first=first, missing=first + 1, shift=shift, scale=scale)
 
     def _category(self, name: str, width: int, salt: int, counts: Counts, *, missing: int, free: int) -> CategoryField:
@@ -222,55 +200,6 @@ class Fitting:
             vocabulary=chosen,
             distinct=len(found),
         )
-
-
-def quantile_edges(numbers: NDArray[np.float64], buckets: int) -> tuple[float, ...]:
-    """At most `buckets` - 1 rising numbers that part these (NaN: missing) into parts of about the same size, none of them empty."""
-    present = np.sort(numbers[~np.isnan(numbers)])
-    places = np.arange(1, buckets) * len(present) // buckets
-    edges = np.unique(present[places]) if len(present) else present
-    return tuple(edges[edges > present[0]].tolist()) if len(present) else ()
-
-
-def exact_sum(numbers: NDArray[np.float64]) -> int:
-    """The sum of finite numbers in units of 2**-1126, without any rounding: the order of rows must not show in its last bits."""
-    mantissas, exponents = np.frexp(numbers)
-    whole = (mantissas * 2.0**53).astype(np.int64)
-    order = np.argsort(exponents, kind="stable")
-    sorted_exponents = exponents[order]
-    starts = np.flatnonzero(np.diff(sorted_exponents, prepend=sorted_exponents[:1] - 1))
-    if not len(starts):
-        return 0
-    # Halves, because 1024 mantissas of 53 bits would already overflow an int64.
-    high, low = (np.add.reduceat(part[order], starts) for part in (whole >> 26, whole & (1 << 26) - 1))
-    shifts = (sorted_exponents[starts] - 53 + _UNIT_BITS).tolist()
-    return sum(((h << 26) + lo) << shift for h, lo, shift in zip(high.tolist(), low.tolist(), shifts, strict=True))
-
-
-def _moments(column: NDArray[np.float64]) -> Moments:
-    numbers = column[~np.isnan(column)]
-    if not len(numbers):
-        return Moments()
-    return Moments(
-        count=len(numbers),
-        total=exact_sum(numbers),
-        squares=exact_sum(numbers * numbers),
-        smallest=float(numbers.min()),
-        largest=float(numbers.max()),
-    )
-
-
-def _scaling(encoding: NumberEncoding, moments: Moments) -> tuple[float, float]:
-    """Shift and scale; a column without any number, or with one number only, is not scaled."""
-    if not moments.count:
-        return 0.0, 1.0
-    if encoding == "min_max":
-        return moments.smallest, (moments.largest - moments.smallest) or 1.0
-    mean = Fraction(moments.total, moments.count << _UNIT_BITS)
-    variance = Fraction(moments.squares, moments.count << _UNIT_BITS) - mean * mean
-    # Squares are rounded before they are summed, so that equal numbers may seem to vary by a hair, or by less than nothing.
-    deviation = float(max(variance, Fraction(0))) ** 0.5
-    return float(mean), deviation if deviation > 1e-7 * abs(float(mean)) else 1.0
 
 
 def _smallest_keys(keys_B: NDArray[np.uint64], numbers_BN: NDArray[np.float64]) -> tuple[NDArray[np.uint64], NDArray[np.float64]]:

@@ -3,7 +3,7 @@
 import re
 import struct
 
-from components.records import masked_crc
+from components.framing import masked_crc
 
 _FILES = (
     (b"\xff\xfe\x00\x00", "UTF-32 text, convert it to UTF-8"),

@@ -11,28 +11,27 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from components.errors import InvalidConfig, InvalidRecords
-from components.examples import peek_field_size
 from components.images import VERSION
 from components.manifest import MANIFEST, SPLITS, Manifest, Source, Split, SplitName, Statistics, write_manifest
 from components.preprocess.bounds import MemoryPlan, memory_bound, processes_for
-from components.preprocess.chunks import Chunk, record_chunks, text_chunks
 from components.preprocess.columns import read_columns
+from components.preprocess.config import PreprocessConfig
 from components.preprocess.crew import Crew
-from components.preprocess.criteo import DEFAULT_FEATURE_SIZE, FIELD_SIZE
-from components.preprocess.delimited import Delimited, Separator
-from components.preprocess.fitting import Fitting, TransformConfig
-from components.preprocess.libffm import FieldLayout, peek_fields
-from components.preprocess.libsvm import peek_pairs
+from components.preprocess.criteo import DEFAULT_FEATURE_SIZE
+from components.preprocess.delimited import Delimited
+from components.preprocess.fitting import Fitting
+from components.preprocess.libffm import FieldLayout
 from components.preprocess.lines import file_digest, input_files
 from components.preprocess.progress import Progress
+from components.preprocess.reading import chunks_of, field_size_of, readable
+from components.preprocess.remarks import dataset_warnings, one_class_warnings
 from components.preprocess.repeats import repeated_rows
 from components.preprocess.report import dataset_report
 from components.preprocess.spill import move_one
@@ -40,87 +39,12 @@ from components.preprocess.tables import Table, open_table
 from components.preprocess.tally import Tally
 from components.preprocess.transform import Transform
 from components.preprocess.transform_file import TRANSFORM, read_transform, write_transform
-from components.preprocess.worker import ChunkResult, Format, ShardTask, Work
-from components.records import ENCODINGS, LARGEST_TABLE, SUFFIXES, Encoding, Schema
+from components.preprocess.worker import ChunkResult, ShardTask, Work
+from components.records import LARGEST_TABLE, SUFFIXES, Encoding, Schema
 from components.reports import write_report
 from components.storage import check_replaceable, publish_folder
 
 log = logging.getLogger(__name__)
-
-FORMATS: tuple[Format, ...] = get_args(Format)
-OnBadRow = Literal["stop", "skip"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class PreprocessConfig:
-    """What the source is and what to write.
-
-    `field_size` and `feature_size` 0 mean: take them from the data (criteo: 39 fields, a hashed table of 200,000 ids).
-    `max_bad_rows` counts only where bad rows are skipped. `processes` 0 means: as many as this container has CPUs, one for
-    small inputs; the bytes that are written do not depend on it.
-
-    Of libffm `field_size` counts fields, from `field_base` on, of which each takes `values_per_field` places of a row. Of tables
-    (csv, parquet, tfrecord with named features) `columns` says what the columns mean, as columns.py reads it, and `transform` names
-    one that was fitted before; without it, one is fitted as `fitting` says. `names` are the columns of CSV without a header.
-    """
-
-    format: Format
-    field_size: int = 0
-    feature_size: int = 0
-    id_base: int = 0
-    validation_fraction: float = 0.1
-    seed: int = 0
-    encoding: Encoding = "blocks"
-    shards: int = 4
-    on_bad_row: OnBadRow = "stop"
-    max_bad_rows: int = 1000
-    processes: int = 0
-    field_base: int = 0
-    values_per_field: int = 1
-    columns: str = ""
-    separator: Separator = ","
-    names: tuple[str, ...] = ()
-    transform: str = ""
-    fitting: TransformConfig = field(default_factory=TransformConfig)
-
-    def __post_init__(self) -> None:
-        if self.format not in FORMATS:
-            raise InvalidConfig(f"format {self.format!r} is none of {', '.join(FORMATS)}")
-        if self.encoding not in ENCODINGS:
-            raise InvalidConfig(f"encoding {self.encoding!r} is none of {', '.join(ENCODINGS)}")
-        if not 0.0 < self.validation_fraction < 1.0:
-            raise InvalidConfig(f"validation_fraction {self.validation_fraction}: must be between 0 and 1")
-        if self.shards < 1:
-            raise InvalidConfig(f"shards {self.shards}: at least 1 is needed")
-        if self.on_bad_row not in get_args(OnBadRow):
-            raise InvalidConfig(f"on_bad_row {self.on_bad_row!r} is none of {', '.join(get_args(OnBadRow))}")
-        for name in ("field_size", "feature_size", "seed", "max_bad_rows", "processes"):
-            if getattr(self, name) < 0:
-                raise InvalidConfig(f"{name} {getattr(self, name)}: must not be negative")
-        # Checks the ranges that Schema knows, before any file is read.
-        Schema(field_size=self.field_size or 1, feature_size=self.feature_size or 1, id_base=self.id_base)
-        if self.id_base and not self.holds_ids:
-            raise InvalidConfig(f"id_base 1: {self.format} rows hold no ids; leave --id-base out")
-        Delimited(separator=self.separator, names=self.names)
-        if self.is_table and not self.columns:
-            raise InvalidConfig(f"format {self.format}: say what the columns mean, such as --columns 'label=click; numeric=price'")
-        if self.format != "libffm" and (self.field_base, self.values_per_field) != (0, 1):
-            raise InvalidConfig(f"format {self.format}: --field-base and --values-per-field are for libffm; leave them out")
-        FieldLayout(fields=max(self.field_size, 1), field_base=self.field_base, values_per_field=self.values_per_field)
-        if not self.is_table and (self.columns or self.transform or self.names):
-            raise InvalidConfig(f"format {self.format}: --columns, --names, --transform are for tables; leave them out")
-        if self.is_table and (self.field_size or self.feature_size):
-            raise InvalidConfig(f"format {self.format}: columns and transform make field_size and feature_size; leave them out")
-
-    @property
-    def holds_ids(self) -> bool:
-        """Whether rows of the source hold ids, which nothing is known of but that they fit the table."""
-        return self.format in ("libsvm", "libffm") or (self.format == "tfrecord" and not self.columns)
-
-    @property
-    def is_table(self) -> bool:
-        """Whether columns have names, and are made ids and values of by a transform."""
-        return self.format in ("csv", "parquet") or (self.format == "tfrecord" and bool(self.columns))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,31 +54,6 @@ class Gathered:
     sources: tuple[Source, ...]
     tally: Tally
     counts: NDArray[np.int64]
-
-
-@contextmanager
-def readable(path: Path) -> Iterator[None]:
-    """A file that fails while it is read is named."""
-    try:
-        yield
-    except OSError as error:
-        raise InvalidRecords(f"{error.filename or path}: cannot be read ({error.strerror or error})") from error
-
-
-def _field_size_of(source_format: Format, path: Path, field_base: int) -> int:
-    """Fields of a row, from the first rows of the first file."""
-    if source_format == "criteo":
-        return FIELD_SIZE
-    if source_format == "libffm":
-        return peek_fields(path, field_base)
-    return peek_pairs(path) if source_format == "libsvm" else peek_field_size(path)
-
-
-def _chunks(config: PreprocessConfig, files: Sequence[Path], table: Table | None) -> Iterator[Chunk]:
-    read = table.chunks if table else record_chunks if config.format == "tfrecord" else text_chunks
-    for file_index, path in enumerate(files):
-        with readable(path):
-            yield from read(path, file_index)
 
 
 def fitted(config: PreprocessConfig, files: Sequence[Path], work: Work, processes: int) -> Transform:
@@ -178,7 +77,7 @@ def _read(
 ) -> list[tuple[Path, int, Counter[str]]]:
     """Every file through the workers; its rows, and those that were refused by reason."""
     rows, rejected = [0] * len(files), [Counter[str]() for _ in files]
-    for result in crew.ordered(method, _chunks(config, files, table)):
+    for result in crew.ordered(method, chunks_of(config, files, table)):
         rows[result.file_index] += result.rows
         rejected[result.file_index] += result.rejected
         _check_rejects(config, result, rejected)
@@ -225,49 +124,6 @@ def _check_rejects(config: PreprocessConfig, result: ChunkResult, rejected: list
         )
     if result.fatal:
         raise InvalidRecords(result.fatal)
-
-
-def dataset_warnings(config: PreprocessConfig, gathered: Gathered, feature_size: int) -> list[str]:
-    """What a person should know of rows that were taken."""
-    tally, warnings = gathered.tally, _repeated_sources(gathered.sources)
-    # Ids that were made here say nothing.
-    if config.holds_ids and config.id_base == 0 and tally.smallest_id == 1:
-        warnings.append("the smallest id is 1: if the ids of this source start at 1, give --id-base 1")
-    if tally.repeated:
-        warnings.append(f"{tally.repeated} rows hold an id more than once; it counts once for each field")
-    if config.format == "libffm" and not config.field_size:
-        warnings.append("field_size was taken from the first rows; give --field-size to keep it the same from day to day")
-    if tally.unseen:
-        warnings.append(f"{tally.unseen} cells hold a token that is rare in training rows or does not stand there")
-    if config.holds_ids and not config.feature_size:
-        warnings.append(
-            f"feature_size {feature_size} was taken from the largest id of this data; "
-            "give --feature-size to keep it the same from day to day"
-        )
-    if tally.completed:
-        warnings.append(f"{tally.completed} rows had fewer than 40 columns; the cells at their end were taken as missing")
-    if skipped := sum((Counter(source.rejected) for source in gathered.sources), Counter[str]()):
-        kinds = ", ".join(f"{count} {reason}" for reason, count in sorted(skipped.items()))
-        warnings.append(f"{skipped.total()} bad rows were skipped ({kinds})")
-    return warnings
-
-
-def _repeated_sources(sources: Sequence[Source]) -> list[str]:
-    """A sentence for every file that is a copy of an earlier one."""
-    first: dict[str, str] = {}
-    return [
-        f"{source.path} is a copy of {first[source.sha256]}: its rows count twice and may stand in both splits"
-        for source in sources
-        if first.setdefault(source.sha256, source.path) != source.path
-    ]
-
-
-def one_class_warnings(splits: dict[SplitName, Split]) -> list[str]:
-    return [
-        f"the {name} split has only {'positive' if part.positives else 'negative'} rows ({part.examples}): AUC is undefined on it"
-        for name, part in splits.items()
-        if part.positives in (0, part.examples)
-    ]
 
 
 def shard_tasks(work: Path, name: SplitName, counts: NDArray[np.int64], shards: int, encoding: Encoding) -> list[ShardTask]:
@@ -376,7 +232,7 @@ def preprocess(
             work = table_work(config, files, progress.total_bytes, scratch, memory)
         else:
             with readable(files[0]):
-                field_size = config.field_size or _field_size_of(config.format, files[0], config.field_base)
+                field_size = config.field_size or field_size_of(config.format, files[0], config.field_base)
             layout = FieldLayout(fields=field_size, field_base=config.field_base, values_per_field=config.values_per_field)
             work = work_of(config, layout.field_size, progress.total_bytes, scratch, memory)
             work = replace(work, layout=layout) if config.format == "libffm" else work
@@ -406,7 +262,7 @@ def write_dataset(config: PreprocessConfig, gathered: Gathered, work: Work, crew
     with publish_folder(out, marker=MANIFEST) as folder:
         splits = write_splits(config, folder, crew, counts)
         repeats = repeated_rows(work.scratch, work.bits)
-        warnings = [*dataset_warnings(config, gathered, schema.feature_size), *one_class_warnings(splits)]
+        warnings = [*dataset_warnings(config, gathered.sources, tally, schema.feature_size), *one_class_warnings(splits)]
         if repeats:
             held_out = splits["validation"].examples
             warnings.append(f"{repeats} of {held_out} validation rows also stand in train: AUC on them flatters the model")

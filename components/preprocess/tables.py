@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from components.errors import InvalidConfig, InvalidRecords
+from components.framing import scan_framed
 from components.preprocess.chunks import GZIP_MAGIC, Chunk, record_chunks, text_chunks
 from components.preprocess.columns import Columns
 from components.preprocess.conform import conform
@@ -24,7 +25,7 @@ from components.preprocess.parquet import check_same_schema, parquet_schema, rea
 from components.preprocess.parsed import Parsed, Reject
 from components.preprocess.raw_rows import RawRows, merged
 from components.preprocess.transform import Transform, apply
-from components.records import Batch, scan_framed
+from components.records import Batch
 
 # A header is one record; no table has a longer one.
 _HEADER_BYTES = 1 << 20

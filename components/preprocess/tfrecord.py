@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 
 from components.errors import InvalidRecords
 from components.examples import FEATURES, check_rows, decode_example
+from components.framing import masked_crc, read_framed
 from components.preprocess.chunks import Chunk
 from components.preprocess.libsvm import repeated_ids
 from components.preprocess.parsed import BadRow, Parsed, Reason, Reject, place
-from components.records import Batch, Schema, concatenate, masked_crc, read_framed
+from components.records import Batch, Schema, concatenate
 
 Bytes = NDArray[np.uint8]
 Positions = NDArray[np.int64]

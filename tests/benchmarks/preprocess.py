@@ -22,8 +22,9 @@ import psutil
 from planted import COUNTS, FIELDS, Planted
 
 from components.examples import encode_example
+from components.framing import frame
 from components.manifest import read_manifest
-from components.records import Batch, frame
+from components.records import Batch
 
 IDS = 1_000_000
 PART_ROWS = 50_000

@@ -74,7 +74,8 @@ def test_any_table_survives_every_encoding_and_every_conversion(
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_a_converted_dataset_is_byte_for_byte_what_preprocess_writes(tmp_path: Path, encoding: Encoding) -> None:
-    from components.preprocess.step import PreprocessConfig, preprocess
+    from components.preprocess.config import PreprocessConfig
+    from components.preprocess.step import preprocess
 
     (tmp_path / "in.libsvm").write_text("".join(f"{n % 2} {n}:1 {50 + n % 7}:{n / 4}\n" for n in range(60)))
     for written in ENCODINGS:

@@ -9,7 +9,8 @@ import pytest
 import tensorflow as tf
 
 from components.errors import InvalidConfig, InvalidRecords
-from components.records import BLOCK_ROWS, ENCODINGS, Batch, Encoding, Schema, concatenate, read_shard, read_tfrecords, write_shard
+from components.framing import read_tfrecords
+from components.records import BLOCK_ROWS, ENCODINGS, Batch, Encoding, Schema, concatenate, read_shard, write_shard
 
 SCHEMA = Schema(field_size=3, feature_size=40)
 

@@ -24,15 +24,8 @@ from moto.server import ThreadedMotoServer
 from components.artifacts import fetch_artifact
 from components.clients import sagemaker_client
 from components.errors import InvalidConfig, InvalidRecords, TrainingJobFailed
-from components.training_jobs import (
-    Channel,
-    FinishedJob,
-    JobStatus,
-    TrainingJob,
-    create_request,
-    job_name,
-    run_training_job,
-)
+from components.job_requests import Channel, TrainingJob, create_request, job_name
+from components.training_jobs import FinishedJob, JobStatus, run_training_job
 from pipelines.local.sagemaker import LocalSageMaker
 
 CASE = Path(__file__).parents[3] / "shared" / "cases" / "24-job-names"

@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components.errors import InvalidRecords
+from components.framing import frame
 from components.manifest import MANIFEST, Manifest
-from components.records import ENCODINGS, SUFFIXES, Batch, Encoding, Schema, encode_block, frame
+from components.records import ENCODINGS, SUFFIXES, Batch, Encoding, Schema, encode_block
 from components.verification import verify_dataset
 
 SCHEMA = Schema(field_size=3, feature_size=40)

@@ -23,8 +23,9 @@ from typing import Any, BinaryIO, cast
 import tensorflow as tf
 
 from components.errors import InvalidRecords
+from components.framing import read_framed
 from components.manifest import Manifest
-from components.records import BLOCK_ROWS, check_batch, check_example, decode_block, read_framed
+from components.records import BLOCK_ROWS, check_batch, check_example, decode_block
 from components.train.program.division import Share
 
 POLL_S = 0.2

@@ -16,14 +16,16 @@ import pytest
 
 from components.errors import InvalidRecords, WorkflowError
 from components.examples import encode_example
+from components.framing import frame
 from components.manifest import Manifest, read_manifest, read_split
 from components.preprocess.bounds import MemoryPlan
 from components.preprocess.chunks import CHUNK_BYTES
+from components.preprocess.config import PreprocessConfig
 from components.preprocess.crew import Crew
-from components.preprocess.step import PreprocessConfig, preprocess
+from components.preprocess.step import preprocess
 from components.preprocess.tally import DistinctIds
 from components.preprocess.worker import Work
-from components.records import Schema, concatenate, frame
+from components.records import Schema, concatenate
 
 ROWS = 60_000
 
@@ -84,7 +86,8 @@ def test_rows_come_out_as_they_went_in(tmp_path: Path, inputs: dict[str, Path]) 
 PEAK = """
 import resource, sys
 from pathlib import Path
-from components.preprocess.step import PreprocessConfig, preprocess
+from components.preprocess.config import PreprocessConfig
+from components.preprocess.step import preprocess
 out = Path(sys.argv[2])
 preprocess(PreprocessConfig(format="libsvm", processes=1), [sys.argv[1]], out, out.with_suffix(".html"), int(sys.argv[3]))
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)

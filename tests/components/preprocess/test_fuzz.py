@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 
 from components.errors import InvalidConfig, InvalidRecords
 from components.examples import encode_example
-from components.preprocess.step import PreprocessConfig, preprocess
-from components.records import frame
+from components.framing import frame
+from components.preprocess.config import PreprocessConfig
+from components.preprocess.step import preprocess
 from components.verification import verify_dataset
 
 SECONDS = float(os.environ.get("CTRFLOW_FUZZ_SECONDS", "6"))

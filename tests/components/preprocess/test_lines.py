@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from components.errors import InvalidRecords
+from components.framing import frame
 from components.preprocess.chunks import MAX_LINE_BYTES
 from components.preprocess.lines import input_files, read_lines
-from components.records import frame
 
 TEXT = b"line one\nline two\n\nline four\n"
 

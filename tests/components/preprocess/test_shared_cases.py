@@ -10,11 +10,12 @@ import pytest
 from components.errors import InvalidRecords
 from components.manifest import Manifest, read_manifest, read_split
 from components.preprocess.chunks import text_chunks
+from components.preprocess.config import PreprocessConfig
 from components.preprocess.criteo import COUNTS, FIELD_SIZE, CriteoParser, category_id
 from components.preprocess.libsvm import parse_libsvm, parse_row
 from components.preprocess.lines import read_lines
 from components.preprocess.repeats import row_hashes
-from components.preprocess.step import PreprocessConfig, preprocess
+from components.preprocess.step import preprocess
 from components.records import Batch, Schema, concatenate
 
 SHARED = Path(__file__).parents[4] / "shared"

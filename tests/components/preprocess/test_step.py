@@ -14,10 +14,12 @@ import tensorflow as tf
 
 from components.errors import InvalidConfig, InvalidRecords
 from components.examples import encode_example
+from components.framing import frame
 from components.manifest import MANIFEST, Manifest, read_manifest, read_split
+from components.preprocess.config import PreprocessConfig
 from components.preprocess.repeats import row_hashes
-from components.preprocess.step import PreprocessConfig, preprocess
-from components.records import ENCODINGS, Batch, Encoding, concatenate, frame, write_shard
+from components.preprocess.step import preprocess
+from components.records import ENCODINGS, Batch, Encoding, concatenate, write_shard
 
 Example = Callable[..., bytes]
 

@@ -14,11 +14,12 @@ import pytest
 import tensorflow as tf
 
 from components.errors import InvalidConfig, InvalidRecords
+from components.framing import read_tfrecords
 from components.manifest import Manifest, read_manifest, read_split
+from components.preprocess.config import PreprocessConfig
 from components.preprocess.fitting import TransformConfig
-from components.preprocess.step import PreprocessConfig, preprocess
+from components.preprocess.step import preprocess
 from components.preprocess.transform_file import read_transform
-from components.records import read_tfrecords
 
 COLUMNS = "label=click; numeric=price; categorical=country; multi_valued=tags:|:2; ignored=note"
 HEADER = ["note", "click", "price", "country", "tags"]

@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from components.errors import InvalidConfig, InvalidRecords
 from components.preprocess import fitting
 from components.preprocess.columns import Columns, MultiValued
-from components.preprocess.fitting import Counts, Fitting, TransformConfig, exact_sum, quantile_edges
+from components.preprocess.fitting import Counts, Fitting, TransformConfig
 from components.preprocess.keys import row_keys
+from components.preprocess.moments import exact_sum, quantile_edges
 from components.preprocess.raw_rows import rows_from_cells
 from components.preprocess.transform import Applied, Transform, apply, token_hash
 from components.preprocess.transform_file import read_transform, transform_digest, write_transform

@@ -12,8 +12,9 @@ import pytest
 import tensorflow as tf
 
 from components.errors import InvalidRecords
+from components.framing import frame
 from components.manifest import read_manifest
-from components.records import frame, read_shard
+from components.records import read_shard
 from components.train.program.config import TrainConfig
 from components.train.program.division import Division, Share, divide
 from components.train.program.input import Source, batches

@@ -1,0 +1,86 @@
+"""What a source is and what is to be written: the settings of the step."""
+
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+from components.errors import InvalidConfig
+from components.preprocess.delimited import Delimited, Separator
+from components.preprocess.fitting import TransformConfig
+from components.preprocess.libffm import FieldLayout
+from components.preprocess.worker import Format
+from components.records import ENCODINGS, Encoding, Schema
+
+FORMATS: tuple[Format, ...] = get_args(Format)
+OnBadRow = Literal["stop", "skip"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreprocessConfig:
+    """What the source is and what to write.
+
+    `field_size` and `feature_size` 0 mean: take them from the data (criteo: 39 fields, a hashed table of 200,000 ids).
+    `max_bad_rows` counts only where bad rows are skipped. `processes` 0 means: as many as this container has CPUs, one for
+    small inputs; the bytes that are written do not depend on it.
+
+    Of libffm `field_size` counts fields, from `field_base` on, of which each takes `values_per_field` places of a row. Of tables
+    (csv, parquet, tfrecord with named features) `columns` says what the columns mean, as columns.py reads it, and `transform` names
+    one that was fitted before; without it, one is fitted as `fitting` says. `names` are the columns of CSV without a header.
+    """
+
+    format: Format
+    field_size: int = 0
+    feature_size: int = 0
+    id_base: int = 0
+    validation_fraction: float = 0.1
+    seed: int = 0
+    encoding: Encoding = "blocks"
+    shards: int = 4
+    on_bad_row: OnBadRow = "stop"
+    max_bad_rows: int = 1000
+    processes: int = 0
+    field_base: int = 0
+    values_per_field: int = 1
+    columns: str = ""
+    separator: Separator = ","
+    names: tuple[str, ...] = ()
+    transform: str = ""
+    fitting: TransformConfig = field(default_factory=TransformConfig)
+
+    def __post_init__(self) -> None:
+        if self.format not in FORMATS:
+            raise InvalidConfig(f"format {self.format!r} is none of {', '.join(FORMATS)}")
+        if self.encoding not in ENCODINGS:
+            raise InvalidConfig(f"encoding {self.encoding!r} is none of {', '.join(ENCODINGS)}")
+        if not 0.0 < self.validation_fraction < 1.0:
+            raise InvalidConfig(f"validation_fraction {self.validation_fraction}: must be between 0 and 1")
+        if self.shards < 1:
+            raise InvalidConfig(f"shards {self.shards}: at least 1 is needed")
+        if self.on_bad_row not in get_args(OnBadRow):
+            raise InvalidConfig(f"on_bad_row {self.on_bad_row!r} is none of {', '.join(get_args(OnBadRow))}")
+        for name in ("field_size", "feature_size", "seed", "max_bad_rows", "processes"):
+            if getattr(self, name) < 0:
+                raise InvalidConfig(f"{name} {getattr(self, name)}: must not be negative")
+        # Checks the ranges that Schema knows, before any file is read.
+        Schema(field_size=self.field_size or 1, feature_size=self.feature_size or 1, id_base=self.id_base)
+        if self.id_base and not self.holds_ids:
+            raise InvalidConfig(f"id_base 1: {self.format} rows hold no ids; leave --id-base out")
+        Delimited(separator=self.separator, names=self.names)
+        if self.is_table and not self.columns:
+            raise InvalidConfig(f"format {self.format}: say what the columns mean, such as --columns 'label=click; numeric=price'")
+        if self.format != "libffm" and (self.field_base, self.values_per_field) != (0, 1):
+            raise InvalidConfig(f"format {self.format}: --field-base and --values-per-field are for libffm; leave them out")
+        FieldLayout(fields=max(self.field_size, 1), field_base=self.field_base, values_per_field=self.values_per_field)
+        if not self.is_table and (self.columns or self.transform or self.names):
+            raise InvalidConfig(f"format {self.format}: --columns, --names, --transform are for tables; leave them out")
+        if self.is_table and (self.field_size or self.feature_size):
+            raise InvalidConfig(f"format {self.format}: columns and transform make field_size and feature_size; leave them out")
+
+    @property
+    def holds_ids(self) -> bool:
+        """Whether rows of the source hold ids, which nothing is known of but that they fit the table."""
+        return self.format in ("libsvm", "libffm") or (self.format == "tfrecord" and not self.columns)
+
+    @property
+    def is_table(self) -> bool:
+        """Whether columns have names, and are made ids and values of by a transform."""
+        return self.format in ("csv", "parquet") or (self.format == "tfrecord" and bool(self.columns))

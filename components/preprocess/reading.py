@@ -1,0 +1,40 @@
+"""The files of an input, opened in the way of their format."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from components.errors import InvalidRecords
+from components.examples import peek_field_size
+from components.preprocess.chunks import Chunk, record_chunks, text_chunks
+from components.preprocess.config import PreprocessConfig
+from components.preprocess.criteo import FIELD_SIZE
+from components.preprocess.libffm import peek_fields
+from components.preprocess.libsvm import peek_pairs
+from components.preprocess.tables import Table
+from components.preprocess.worker import Format
+
+
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """A file that fails while it is read is named."""
+    try:
+        yield
+    except OSError as error:
+        raise InvalidRecords(f"{error.filename or path}: cannot be read ({error.strerror or error})") from error
+
+
+def field_size_of(source_format: Format, path: Path, field_base: int) -> int:
+    """Fields of a row, from the first rows of the first file."""
+    if source_format == "criteo":
+        return FIELD_SIZE
+    if source_format == "libffm":
+        return peek_fields(path, field_base)
+    return peek_pairs(path) if source_format == "libsvm" else peek_field_size(path)
+
+
+def chunks_of(config: PreprocessConfig, files: Sequence[Path], table: Table | None) -> Iterator[Chunk]:
+    read = table.chunks if table else record_chunks if config.format == "tfrecord" else text_chunks
+    for file_index, path in enumerate(files):
+        with readable(path):
+            yield from read(path, file_index)
