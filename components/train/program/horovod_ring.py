@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from components.errors import InvalidConfig
 from components.train.program.agreement import state_checksum
 from components.train.program.clock import time_after
 from components.train.program.config import TrainConfig
@@ -58,7 +59,17 @@ class HorovodRing:
         self._exchange = exchange(self._device)
         self._placement = place(self.placement_name, table, self._exchange)
         self.loss_scale = loss_scale_for(model.precision)
+        self._check_precision(config, model.precision.name)
         self._traced: Any = None
+
+    def _check_precision(self, config: TrainConfig, own: str) -> None:
+        """Refuse ranks of which some scale their loss: they would wait in a step for what the others never send."""
+        names = hvd.allgather_object(own) if config.mixed_precision else [own]
+        if "float16" in names and len(set(names)) > 1:
+            each = ", ".join(f"rank {rank} {name}" for rank, name in enumerate(names))
+            raise InvalidConfig(
+                f"mixed_precision: hosts with and without GPUs for it ({each}); leave it out"
+            )
 
     @tf.function
     def _train(self, labels_B: Any, ids_BF: Any, values_BF: Any) -> Any:

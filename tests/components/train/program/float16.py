@@ -2,6 +2,7 @@
 
 float16.py launch             the launcher of a host, whose processes run this file
 float16.py                    one process; in one step gradients of the second rank or tower, where there is one, overflow
+float16.py launch "rank 1"    the same, but products of rank 1 alone run in float16
 """
 
 import os
@@ -25,10 +26,11 @@ class Overflows(model.Model):
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["launch"]:
-        launch.COMMAND = (sys.executable, __file__)
+    if sys.argv[1:2] == ["launch"]:
+        launch.COMMAND = (sys.executable, __file__, *sys.argv[2:])
         sys.exit(launch.main())
-    training.choose_precision = lambda *_: Precision("float16", "for this test")
+    if sys.argv[1:] in ([], [os.environ["CTRFLOW_ROLE"]]):
+        training.choose_precision = lambda *_: Precision("float16", "for this test")
     model.Model = Overflows  # type: ignore[misc]
     code = main()
     sys.stdout.flush()
