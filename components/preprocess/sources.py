@@ -1,10 +1,26 @@
 """Whether the input of a dataset is that of the dataset it replaces: told by digests, not by names and dates."""
 
+import logging
 from collections.abc import Sequence
+from pathlib import Path
 
-from components.manifest import Source
+from components.errors import InvalidRecords
+from components.manifest import MANIFEST, Source, read_manifest
+
+log = logging.getLogger(__name__)
 
 NAMED = 3
+
+
+def former_sources(out: Path) -> tuple[Source, ...] | None:
+    """What the dataset that will be replaced was made from; None where there is none, or one that cannot be read."""
+    if not (out / MANIFEST).is_file():
+        return None
+    try:
+        return read_manifest(out).sources
+    except InvalidRecords as error:
+        log.warning("the dataset that this one replaces is not compared with it: %s", error)
+        return None
 
 
 def source_changes(former: Sequence[Source], found: Sequence[Source]) -> str:

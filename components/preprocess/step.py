@@ -34,6 +34,7 @@ from components.preprocess.reading import chunks_of, field_size_of, readable
 from components.preprocess.remarks import dataset_warnings, one_class_warnings
 from components.preprocess.repeats import repeated_rows
 from components.preprocess.report import dataset_report
+from components.preprocess.sources import former_sources, source_changes
 from components.preprocess.spill import move_one
 from components.preprocess.tables import Table, open_table
 from components.preprocess.tally import Tally
@@ -223,6 +224,7 @@ def preprocess(
     for path in files:
         if path.resolve().is_relative_to(out.resolve()):
             raise InvalidConfig(f"{out}: holds the input {path}, which the new dataset would replace; choose another folder")
+    former = former_sources(out)
     progress = Progress(files)
     processes = config.processes or processes_for(progress.total_bytes)
     memory = MemoryPlan(bytes=memory_bytes or memory_bound(), processes=processes)
@@ -241,6 +243,9 @@ def preprocess(
         manifest = write_dataset(config, gathered, work, crew, out)
     for warning in manifest.warnings:
         log.warning("%s", warning)
+    # Of this run and not of the dataset, whose bytes must not depend on what it replaced.
+    if former is not None and (changes := source_changes(former, manifest.sources)):
+        log.warning("%s", changes)
     write_report(report, dataset_report(manifest))
     return manifest
 

@@ -67,9 +67,7 @@ class HorovodRing:
         names = hvd.allgather_object(own) if config.mixed_precision else [own]
         if "float16" in names and len(set(names)) > 1:
             each = ", ".join(f"rank {rank} {name}" for rank, name in enumerate(names))
-            raise InvalidConfig(
-                f"mixed_precision: hosts with and without GPUs for it ({each}); leave it out"
-            )
+            raise InvalidConfig(f"mixed_precision: hosts with and without GPUs for it ({each}); leave it out")
 
     @tf.function
     def _train(self, labels_B: Any, ids_BF: Any, values_BF: Any) -> Any:

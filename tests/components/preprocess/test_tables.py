@@ -253,3 +253,16 @@ def test_a_split_column_is_refused_before_anything_is_read(tmp_path: Path) -> No
     source = write_csv(tmp_path / "day.csv", table(4))
     with pytest.raises(InvalidConfig, match="--validation-fraction only"):
         made(tmp_path / "data", source, columns=COLUMNS.replace("ignored=note", "ignored=note; split=note"))
+
+
+def test_a_rerun_over_changed_input_is_noticed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    source = write_csv(tmp_path / "day.csv", table(20))
+    made(tmp_path / "data", source)
+    made(tmp_path / "data", source)
+    assert "the input differs" not in caplog.text
+    write_csv(source, table(21))
+    made(tmp_path / "data", source)
+    assert f"the input differs from that of the dataset that this one replaces: 1 changed ({source})" in caplog.messages
+    (tmp_path / "data" / "manifest.json").write_text("{}")
+    made(tmp_path / "data", source)
+    assert any(message.startswith("the dataset that this one replaces is not compared") for message in caplog.messages)

@@ -22,7 +22,7 @@ INTERFACE = "ctrflow0"
 ADDRESSES = ("10.213.77.1", "10.213.77.2")
 EMBEDDING, BATCH, STEPS = 15, 512, 40
 MODEL = {"embedding_size": EMBEDDING, "deep_layers": "[16]", "batch_size": BATCH, "steps": STEPS, "epochs": 9}
-# At the slow rate the gradients of a step take 26 ms, more than all else in it: what the machine does beside must not hide the link.
+# At the slow rate the gradients of a step take 26 ms, more than all else in it: a busy machine must not hide the link.
 SLOW_BITS, FAST_BITS = 20e6, 1e9
 
 
