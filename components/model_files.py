@@ -2,6 +2,7 @@
 
     <model>/saved_model/    signature serving_default: ids int64 [B, F], values float32 [B, F] -> probability float32 [B]
             weights.npz
+            transform.json  of the dataset, where raw rows were columns; what makes ids and values of rows to score
             model.json      written last; lists every other file with its size and digest
 
 Array suffixes: B rows, F fields.
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 
 from components.documents import read_json, wrong_value
 from components.errors import NotPromotable
+from components.transforms import TRANSFORM
 
 FORMAT_VERSION = 1
 MODEL_JSON = "model.json"
@@ -80,6 +82,17 @@ def read_model(model: Path, *, verify: bool = True) -> ModelCard:
     if verify:
         _verify(model, card.files)
     return card
+
+
+def transform_problem(card: ModelCard, dataset: Path) -> str:
+    """How a model's copy of transform.json differs from that of its dataset; empty when it does not, or neither has one."""
+    path = dataset / TRANSFORM
+    given = _digest(path) if path.is_file() else None
+    kept = next((file.sha256 for file in card.files if file.path == TRANSFORM), None)
+    if kept == given:
+        return ""
+    found = "it has none" if kept is None else f"it has {kept[:12]}"
+    return f"{found}, {path} is {given[:12]}" if given else f"{found}, {dataset} has none"
 
 
 def load_scorer(model: Path) -> Scorer:
@@ -145,10 +158,13 @@ def _verify(model: Path, files: tuple[ModelFile, ...]) -> None:
             raise NotPromotable(f"{path}: missing, {MODEL_JSON} lists it with {file.bytes:,} bytes; train again")
         if (size := path.stat().st_size) != file.bytes:
             raise NotPromotable(f"{path}: {size:,} bytes, {MODEL_JSON} says {file.bytes:,}; train again or copy it again")
-        with path.open("rb") as stream:
-            found = hashlib.file_digest(stream, "sha256").hexdigest()
-        if found != file.sha256:
+        if _digest(path) != file.sha256:
             raise NotPromotable(f"{path}: damaged, its SHA-256 differs from {MODEL_JSON}; train again or copy it again")
     present = {path.relative_to(model).as_posix() for path in model.rglob("*") if not path.is_dir()}
     if strange := sorted(present - listed - {MODEL_JSON}):
         raise NotPromotable(f"{model / strange[0]}: not listed in {MODEL_JSON}; remove it or train again")
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

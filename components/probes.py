@@ -21,6 +21,7 @@ from components.plan import LOCAL, ModelSettings, Plan, ProbeKind, Threads, chec
 from components.storage import write_json_atomic
 from components.training_jobs import FinishedJob, run_training_job
 from components.training_results import TRAINING, TrainingResult, read_training_result
+from components.transforms import TRANSFORM
 
 logger = logging.getLogger(__name__)
 
@@ -116,13 +117,19 @@ def fastest(probes: Sequence[Probe]) -> Probe:
     return max(probes, key=lambda probe: probe.examples_per_s)
 
 
-def _channels(dataset: Path, plan: Plan, *, validation: bool, champion: Path | None) -> tuple[Channel, ...]:
-    """The job's inputs. A channel is every object under its URI, so the manifest's is the one file."""
+def _channels(dataset: Path, plan: Plan, *, whole: bool, champion: Path | None) -> tuple[Channel, ...]:
+    """The job's inputs. A channel is every object under its URI, so the manifest's is the one file, and so is the transform's.
+
+    Args:
+        whole: a training, which has the validation rows too, and keeps the transform with the model.
+    """
     train = Channel(name="train", uri=_uri(dataset / "train"), input_mode=plan.input_mode, distribution=plan.s3_distribution)
     manifest = Channel(name="manifest", uri=_uri(dataset / MANIFEST), input_mode="File")
     channels = [train, manifest]
-    if validation:
+    if whole:
         channels.append(Channel(name="validation", uri=_uri(dataset / "validation"), input_mode=plan.input_mode))
+    if whole and (dataset / TRANSFORM).is_file():
+        channels.append(Channel(name="transform", uri=_uri(dataset / TRANSFORM), input_mode="File"))
     if champion:
         channels.append(Channel(name="champion", uri=_uri(champion), input_mode="File"))
     return tuple(channels)
@@ -164,7 +171,7 @@ def run_plan(
         instance_count=plan.instance_count,
         max_runtime_s=jobs.max_runtime_s if probe == "none" else min(jobs.max_runtime_s, PROBE_MAX_RUNTIME_S),
         output_uri=jobs.output_uri,
-        channels=_channels(dataset, plan, validation=probe == "none", champion=champion),
+        channels=_channels(dataset, plan, whole=probe == "none", champion=champion),
         hyperparameters=hyperparameters(plan, probe=probe, max_seconds=max_seconds, warm_start=champion is not None),
     )
     finished = run_training_job(job, sagemaker_client(), poll_s=jobs.poll_s)

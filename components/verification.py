@@ -22,12 +22,13 @@ from components.framing import scan_framed
 from components.libsvm import scan_lines
 from components.manifest import MANIFEST, SPLITS, Manifest, read_manifest
 from components.records import BLOCK_ROWS, Batch, Encoding, Schema, Shard, decode_block, row_problem, wrong_rows
+from components.transforms import TRANSFORM
 from components.workers import in_processes
 
 log = logging.getLogger(__name__)
 
 # What a dataset may hold beside its shards.
-BESIDE = frozenset({MANIFEST, "transform.json"})
+BESIDE = frozenset({MANIFEST, TRANSFORM})
 PROGRESS_S = 5.0
 
 

@@ -13,9 +13,10 @@ from components.evaluate.metrics import Metrics, Scores, calibration, measure, r
 from components.evaluate.report import evaluation_page, headline
 from components.evaluation import ChampionScore, Evaluation, write_evaluation
 from components.manifest import Manifest, manifest_digest, read_manifest, read_split
-from components.model_files import ModelCard, Scorer, load_scorer, model_digest, read_model
+from components.model_files import ModelCard, Scorer, load_scorer, model_digest, read_model, transform_problem
 from components.records import Batch, concatenate
 from components.reports import write_report
+from components.transforms import encoding_of
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +42,7 @@ def evaluate(config: EvaluateConfig, model: Path, dataset: Path, out: Path, repo
         dataset: the one the model was trained on; its validation split is read, its counts verified.
         store: model store with the champion to compare with; None compares with nothing.
     Raises:
-        InvalidConfig: the model was trained on another dataset or table size.
+        InvalidConfig: the model was trained on another dataset or table size, or has another transform.
         InvalidRecords: no validation rows, damaged shards, or scores that are no probabilities.
         NotPromotable: the model, or the champion's files, are incomplete or damaged.
     """
@@ -54,6 +55,7 @@ def evaluate(config: EvaluateConfig, model: Path, dataset: Path, out: Path, repo
     if store and champion:
         champion_folder = champion_model(store, champion)
         why_not = why_not_comparable(read_model(champion_folder), manifest)
+        why_not = why_not or why_not_encoded_alike(encoding_of(champion_folder), encoding_of(dataset))
         if not why_not:
             scorers.append(load_scorer(champion_folder))
     labels_B, scores = score_rows(scorers, manifest, dataset, config.batch_size)
@@ -94,6 +96,8 @@ def check_same_data(card: ModelCard, manifest: Manifest, model: Path, dataset: P
         raise InvalidConfig(
             f"{model}: trained on dataset {card.data_digest[:12]}, but {dataset} is {found[:12]}; give the one it was trained on"
         )
+    if problem := transform_problem(card, dataset):
+        raise InvalidConfig(f"{model}: not with the transform of its dataset: {problem}; train again")
 
 
 def why_not_comparable(champion: ModelCard, manifest: Manifest) -> str:
@@ -106,6 +110,21 @@ def why_not_comparable(champion: ModelCard, manifest: Manifest) -> str:
         f"the champion takes {shape[0]} fields of {shape[1]:,} features, the rows have {wanted[0]} of {wanted[1]:,}, "
         "so it cannot score them"
     )
+
+
+def why_not_encoded_alike(champion: str | None, rows: str | None) -> str:
+    """Why ids of these rows mean something else to a champion; an empty text when they mean the same.
+
+    Args:
+        champion, rows: what the transform of each encodes; None where raw rows hold ids.
+    """
+    if champion == rows:
+        return ""
+    if champion is None:
+        return "the champion has no transform, a transform made the ids of these rows, so it cannot score them"
+    if rows is None:
+        return "a transform made the champion's ids, these rows came with ids, so it cannot score them"
+    return "another transform made the champion's ids, so it cannot score these rows; give the next day its transform (--transform)"
 
 
 def score_rows(scorers: list[Scorer], manifest: Manifest, dataset: Path, batch_size: int) -> tuple[Scores, list[Scores]]:

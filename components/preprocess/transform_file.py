@@ -1,9 +1,11 @@
 """transform.json: a fitted transform on disk, beside the dataset and the model that were made with it.
 
-    {"format": "ctrflow transform", "format_version": 1, "sha256": ..., "transform": {"columns": ..., "numbers": [...], ...}}
+    {"format": "ctrflow transform", "format_version": 2, "sha256": ..., "encodes": ...,
+     "transform": {"columns": ..., "numbers": [...], ...}}
 
 `transform` has the fields of transform.py by name; `sha256` is that of its canonical JSON (sorted keys, no blanks), so that a
-changed token or number is noticed. Bytes of a token that are not UTF-8 stand as lone surrogates (Python's surrogateescape).
+changed token or number is noticed; `encodes` is that of what decides which ids and values a row gets, by which a model of another
+day is known to be comparable. Bytes of a token that are not UTF-8 stand as lone surrogates (Python's surrogateescape).
 """
 
 import hashlib
@@ -17,9 +19,11 @@ from components.errors import InvalidRecords, WorkflowError
 from components.preprocess.columns import Columns, MultiValued
 from components.preprocess.transform import CategoryField, NumberField, Transform
 from components.storage import write_text_atomic
+from components.transforms import TRANSFORM
 
-TRANSFORM = "transform.json"
-FORMAT, FORMAT_VERSION = "ctrflow transform", 1
+FORMAT, FORMAT_VERSION = "ctrflow transform", 2
+# Of a transform, its columns and its fields: what is told of training rows or asked of files, and makes no id or value.
+TOLD = ("rows", "label", "ignored", "split", "distinct", "collision_rate")
 Part = TypeVar("Part")
 
 
@@ -32,10 +36,22 @@ def transform_digest(transform: Transform) -> str:
     return hashlib.sha256(_canonical(asdict(transform)).encode()).hexdigest()
 
 
+def encoding_digest(transform: Transform) -> str:
+    """SHA-256 of what decides which ids and values a row gets: a model can score rows if its transform has the same."""
+
+    def deciding(part: Any) -> Any:
+        if isinstance(part, (list, tuple)):
+            return [deciding(each) for each in part]
+        return {key: deciding(value) for key, value in part.items() if key not in TOLD} if isinstance(part, dict) else part
+
+    return hashlib.sha256(_canonical(deciding(asdict(transform))).encode()).hexdigest()
+
+
 def write_transform(path: Path, transform: Transform) -> None:
     """Write the file, whole or not at all."""
     content, digest = _canonical(asdict(transform)), transform_digest(transform)
-    opening = f'{{"format":"{FORMAT}","format_version":{FORMAT_VERSION},"sha256":"{digest}","transform":'
+    opening = f'{{"format":"{FORMAT}","format_version":{FORMAT_VERSION},"sha256":"{digest}",'
+    opening += f'"encodes":"{encoding_digest(transform)}","transform":'
     write_text_atomic(path, f"{opening}{content}}}\n")
 
 
@@ -65,6 +81,8 @@ def read_transform(path: Path) -> Transform:
         raise InvalidRecords(f"{path}: not a whole transform ({error}); copy it again from its dataset") from error
     if wrong := wrong_value(Transform, transform, "transform"):
         raise InvalidRecords(f"{path}: {wrong}; copy it again from its dataset")
+    if document.get("encodes") != encoding_digest(transform):
+        raise InvalidRecords(f"{path}: encodes something else than it says; copy it again from its dataset")
     return transform
 
 

@@ -10,7 +10,7 @@ from components.artifacts import fetch_artifact
 from components.champion import champion_model, read_champion
 from components.errors import InvalidConfig, InvalidRecords, NotPromotable, TrainingJobFailed
 from components.manifest import manifest_digest, read_manifest
-from components.model_files import MODEL_JSON, ModelCard, read_model
+from components.model_files import MODEL_JSON, ModelCard, read_model, transform_problem
 from components.plan import Plan, read_plan
 from components.probes import JobSettings, run_plan
 from components.reports import Page, write_report
@@ -84,6 +84,8 @@ def train(
         document = json.loads((output / TRAINING).read_text(encoding="utf-8"))
     with publish_folder(model, marker=MODEL_JSON) as folder:
         card = _fetch_model(job, folder, digest)
+        if problem := transform_problem(card, dataset):
+            raise TrainingJobFailed(f"{job.name}: the model is not with its dataset's transform: {problem}; rebuild the image")
     write_report(report, _page(chosen, job, result, card))
     billed = {"name": job.name, "arn": job.arn, "training_s": job.training_s, "billable_s": job.billable_s}
     write_json_atomic(out, {**document, "job": billed, "plan": asdict(chosen)})

@@ -64,6 +64,8 @@ def find_channels(container: Container, config: TrainConfig) -> Channels:
     channels = Channels(names=tuple(names), input_mode=mode, by_host=distribution == "ShardedByS3Key")  # type: ignore[arg-type]
     if mode == "Pipe":
         _check_pipe(channels, listed, config)
+    if "transform" in listed and not container.transform.is_file():
+        raise InvalidConfig(f"{container.transform}: missing; give channel transform the dataset's transform.json, input mode File")
     return channels
 
 

@@ -41,6 +41,11 @@ class Container:
         return self.data / "champion"
 
     @property
+    def transform(self) -> Path:
+        """What made ids and values of raw rows; there is none where raw rows held ids."""
+        return self.data / "transform" / "transform.json"
+
+    @property
     def model(self) -> Path:
         return self.base / "model"
 

@@ -1,9 +1,10 @@
-"""The model that a training leaves: a SavedModel to serve, the weights, and model.json to check both by.
+"""The model that a training leaves: a SavedModel to serve, the weights, the transform of its rows, and model.json to check them by.
 
 Rank 0 alone writes it.
 """
 
 import hashlib
+import shutil
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -51,11 +52,13 @@ def write_model(
     model: Model,
     table: NDArray[np.float32],
     dense: Sequence[NDArray[np.float32]],
+    transform: Path,
     trained: dict[str, Any],
 ) -> dict[str, Any]:
-    """Write the model folder; returns model.json without its files, which the caller writes last.
+    """Write the model folder; returns model.json, which the caller writes last.
 
     Args:
+        transform: the dataset's transform.json, which a model of columns is served with; there is no such file for a model of ids.
         trained: what only the training knows: strategy, world_size, step, examples, ranks_agreed, metrics.
     """
     schema = manifest.schema
@@ -63,6 +66,8 @@ def write_model(
     tf.saved_model.save(scorer, str(folder / "saved_model"), signatures={"serving_default": scorer.score})
     names = {f"dense_{index}": value for index, value in enumerate(dense)}
     np.savez(folder / "weights.npz", table=table, **names)  # type: ignore[arg-type]
+    if transform.is_file():
+        shutil.copyfile(transform, folder / transform.name)
     files = {
         str(path.relative_to(folder)): {"bytes": path.stat().st_size, "sha256": file_digest(path)}
         for path in sorted(folder.rglob("*"))

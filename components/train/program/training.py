@@ -288,7 +288,7 @@ def write_trained_model(
         "ranks_agreed": True,
         "metrics": {"final_loss": measured["final_loss"]},
     }
-    card = write_model(container.model, config, manifest, model, table, dense, trained)
+    card = write_model(container.model, config, manifest, model, table, dense, container.transform, trained)
     write_json(container.model / MODEL_CARD, card)
 
 
