@@ -12,7 +12,7 @@ LATER = @echo "make $@: $(1)" >&2; exit 1
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' Makefile
 
-run: .venv/.base ## run the whole pipeline on the built-in sample, or: make run DATA=<file, folder or glob> FORMAT=<criteo|libsvm|tfrecord>
+run: .venv/.base ## run the whole pipeline on the built-in sample, or: make run DATA=<file, folder or glob> FORMAT=<criteo|libsvm|libffm|tfrecord|csv|parquet>
 	@$(BIN)/ctrflow run $(if $(DATA),--data '$(DATA)' --format $(FORMAT),--sample-rows $(ROWS)) $(RUN_OPTIONS)
 
 test: .venv/.test ## run all tests

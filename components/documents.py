@@ -1,12 +1,17 @@
 """JSON documents that people may have edited: strict parsing, and a check of what was read against the declared types."""
 
+import difflib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+from components.errors import InvalidConfig
+
+Settings = TypeVar("Settings")
 
 
 def read_json(path: Path) -> Any:
@@ -47,7 +52,9 @@ def wrong_value(declared: Any, value: Any, place: str) -> str | None:
     if origin is UnionType:
         fits = any(wrong_value(each, value, place) is None for each in arguments)
     elif origin is Literal:
-        fits = any(type(value) is type(each) and value == each for each in arguments)
+        if not any(type(value) is type(each) and value == each for each in arguments):
+            return f"{place} {value!r} is not one of {', '.join(map(str, arguments))}"
+        fits = True
     elif origin is tuple:
         if not isinstance(value, tuple) or (arguments[-1] is not Ellipsis and len(value) != len(arguments)):
             return f"{place} {value!r} is not a list of that kind"
@@ -63,3 +70,37 @@ def wrong_value(declared: Any, value: Any, place: str) -> str | None:
     else:
         fits = declared is Any or isinstance(value, NoneType if declared is None else declared)
     return None if fits else f"{place} {value!r} is not {getattr(declared, '__name__', declared)}"
+
+
+def settings_of(kind: type[Settings], document: Any, place: str) -> Settings:
+    """A dataclass of settings from the object of a JSON document; what is left out has its default, lists become tuples.
+
+    Args:
+        place: what a message calls the document.
+    Raises:
+        InvalidConfig: no object, a key that is unknown (with the nearest known one), or a value of another type.
+    """
+    if not isinstance(document, dict):
+        raise InvalidConfig(f"{place}: an object is expected, not {document!r}")
+    hints = get_type_hints(kind)
+    values = {}
+    for key, value in document.items():
+        if key not in hints:
+            near = difflib.get_close_matches(key, hints, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(hints)}"
+            raise InvalidConfig(f"{place}: {key!r} is unknown; {hint}")
+        part = hints[key]
+        if isinstance(value, dict) and isinstance(part, type) and is_dataclass(part):
+            values[key] = settings_of(part, value, f"{place}: {key}")
+        else:
+            values[key] = tuple(value) if isinstance(value, list) else value
+        # Before the settings are made, whose own checks take the types for granted.
+        if wrong := wrong_value(part, values[key], key):
+            raise InvalidConfig(f"{place}: {wrong}")
+    if missing := [each.name for each in fields(kind) if each.name not in values and _is_required(each)]:  # type: ignore[arg-type]
+        raise InvalidConfig(f"{place}: no {', '.join(missing)}")
+    return kind(**values)
+
+
+def _is_required(field: Field[Any]) -> bool:
+    return field.default is MISSING and field.default_factory is MISSING

@@ -13,12 +13,11 @@ import click
 from components.errors import InvalidConfig
 from components.learning import Learning
 from components.plan import STRATEGIES
-from components.records import ENCODINGS
 from pipelines.commands import Commands
 from pipelines.dataset_commands import dataset
 from pipelines.learning_options import model_options, model_settings
 from pipelines.local_jobs import local_jobs
-from pipelines.source_options import format_option, format_options, table_options
+from pipelines.source_options import preprocess_config, source_options
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 FOLDER = click.Path(file_okay=False, path_type=Path)
@@ -43,14 +42,12 @@ def name_option(command: Command) -> Command:
 def check_options(**options: Any) -> None:
     """Refuse before the first step what a later one would refuse after hours of work."""
     from components.plan import direct_plan
-    from components.preprocess.config import PreprocessConfig
     from components.profile_utilization.step import ProfileConfig
     from components.promote.step import PromoteConfig
 
     def of(*names: str) -> dict[str, Any]:
         return {name: options[name] for name in names}
 
-    PreprocessConfig(**of("format", "field_size", "feature_size", "id_base", "validation_fraction", "seed"))
     settings = model_settings(**of("batch_size", *(item.name for item in fields(Learning))))
     ProfileConfig(settings=settings, budget_s=options["profile_budget_s"])
     if options["strategy"]:
@@ -73,63 +70,13 @@ def sample(out: Path, rows: int, seed: int) -> None:
 @main.command()
 @click.argument("inputs", nargs=-1, required=True)
 @click.argument("out", type=FOLDER)
-@format_option("csv", "parquet", "libffm")
-@format_options
-@table_options
+@source_options
 @click.option("--seed", type=int, default=0, help="of the shuffle and the split")
-@click.option("--encoding", type=click.Choice(ENCODINGS), default="blocks")
-@click.option("--shards", type=int, default=4, help="files of the train split")
-@click.option("--on-bad-row", type=click.Choice(["stop", "skip"]), default="stop", help="skip counts them by reason")
-@click.option("--max-bad-rows", type=int, default=1000, help="more than so many skipped rows stop, too")
-@click.option("--processes", type=int, default=0, help="0 = as many as there are CPUs, 1 for small inputs")
-def preprocess(
-    inputs: tuple[str, ...],
-    out: Path,
-    source_format: Any,
-    field_size: int,
-    feature_size: int,
-    id_base: int,
-    validation_fraction: float,
-    seed: int,
-    encoding: Any,
-    shards: int,
-    on_bad_row: Any,
-    max_bad_rows: int,
-    processes: int,
-    columns: str,
-    field_base: int,
-    values_per_field: int,
-    separator: Any,
-    names: str,
-    transform: str,
-    **fitting: Any,
-) -> None:
+def preprocess(inputs: tuple[str, ...], out: Path, **options: Any) -> None:
     """Turn raw click logs INPUTS (files, folders or globs) into the dataset OUT."""
     from components.preprocess import step
-    from components.preprocess.config import PreprocessConfig
-    from components.preprocess.fitting import TransformConfig
 
-    config = PreprocessConfig(
-        format=source_format,
-        field_size=field_size,
-        feature_size=feature_size,
-        id_base=id_base,
-        validation_fraction=validation_fraction,
-        seed=seed,
-        encoding=encoding,
-        shards=shards,
-        on_bad_row=on_bad_row,
-        max_bad_rows=max_bad_rows,
-        processes=processes,
-        field_base=field_base,
-        values_per_field=values_per_field,
-        columns=columns,
-        separator="\t" if separator == "tab" else separator,
-        names=tuple(names.split(",")) if names else (),
-        transform=transform,
-        fitting=TransformConfig(**fitting),
-    )
-    manifest = step.preprocess(config, inputs, out, out.with_name(f"{out.name}.html"))
+    manifest = step.preprocess(preprocess_config(options), inputs, out, out.with_name(f"{out.name}.html"))
     click.echo(f"{out}: {manifest.train.examples:,} rows to train, {manifest.validation.examples:,} to validate")
 
 
@@ -267,10 +214,9 @@ def compile(out: Path) -> None:
 @main.command()
 @click.option("--data", multiple=True, help="file, folder or glob; may be given several times; without it the built-in sample")
 @click.option("--sample-rows", type=int, default=200_000, help="rows of the built-in sample")
-@format_option()
-@format_options
+@source_options
 @model_options
-@click.option("--seed", type=int, default=1)
+@click.option("--seed", type=int, default=1, help="of the shuffle, the split and the training")
 @click.option("--strategy", type=click.Choice(STRATEGIES), help="force one instead of climbing the ladder")
 @click.option("--warm-start/--no-warm-start", default=False, help="begin with the weights of the champion in the store")
 @click.option("--profile-budget-s", type=float, default=45.0, help="seconds for all probes of profile_utilization")
@@ -285,15 +231,18 @@ def run(
     data: tuple[str, ...], sample_rows: int, runs: Path, models: Path, pipeline: Path | None, verbose: bool, **options: Any
 ) -> None:
     """Run the whole pipeline on this machine."""
+    from components.preprocess.settings import settings_text
     from pipelines.local.command import run_pipeline
+    from pipelines.retrain import retrain
 
-    options["format"] = options.pop("source_format")
     options["strategy"] = options["strategy"] or ""
     check_options(**options)
+    options["preprocessing"] = settings_text(preprocess_config(options))
+    parameters = {name: value for name, value in options.items() if name in retrain.component_spec.inputs}
     # The run's own lines say what matters; what the endpoint logs is in the record.
     logging.getLogger().setLevel(logging.INFO if verbose else logging.WARNING)
     code = run_pipeline(
-        options,
+        parameters,
         data=data,
         sample_rows=sample_rows,
         runs=runs,

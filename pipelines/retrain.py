@@ -25,11 +25,7 @@ def retrain(
     inputs: str,
     jobs: str,
     store: str,
-    format: str = "criteo",
-    field_size: int = 0,
-    feature_size: int = 0,
-    id_base: int = 0,
-    validation_fraction: float = 0.1,
+    preprocessing: str = '{"format": "criteo"}',
     model: str = Learning.model,
     own_model: str = Learning.own_model,
     embedding_size: int = Learning.embedding_size,
@@ -62,20 +58,13 @@ def retrain(
 
     Args:
         store: folder of the model store.
+        preprocessing: a JSON object of the fields of PreprocessConfig, its own seed among them; what is left out has its default.
         model to ftrl_l2: see components.learning; `deep_layers` and `dropout` are numbers separated by commas.
         warm_start: begin with the champion's weights, if there is one.
         strategy: single, horovod or parameter_server to force one; empty to let the ladder choose.
     """
     run_id = dsl.PIPELINE_JOB_ID_PLACEHOLDER
-    data = preprocess(
-        inputs=inputs,
-        format=format,
-        field_size=field_size,
-        feature_size=feature_size,
-        id_base=id_base,
-        validation_fraction=validation_fraction,
-        seed=seed,
-    )
+    data = preprocess(inputs=inputs, settings=preprocessing)
     profiled = profile_utilization(
         dataset=data.outputs["dataset"],
         model=model,

@@ -1,6 +1,6 @@
 """What the columns of a table mean: which one is the label, which are numbers, categories, lists of categories, or nothing.
 
-Declared in a small JSON file, or in words on the command line; both say the same:
+Declared in a small JSON file, in its text, or in words on the command line; all say the same:
 
     {"label": "click", "numeric": ["price"], "categorical": ["country", "city"],
      "multi_valued": [{"name": "tags", "separator": "|", "values": 5}], "ignored": ["title"], "missing": ["NA"], "split": "hour"}
@@ -117,11 +117,16 @@ def named(names: Sequence[str]) -> str:
 
 
 def read_columns(argument: str) -> Columns:
-    """Columns from the name of a JSON file, or from words (`label=click; numeric=price`).
+    """Columns from the name of a JSON file, from its text, or from words (`label=click; numeric=price`).
 
     Raises:
         InvalidConfig: no such file, damaged, or not as the top of this module says.
     """
+    if argument.lstrip().startswith("{"):
+        try:
+            return _columns(json.loads(argument), "columns")
+        except (ValueError, RecursionError) as error:
+            raise InvalidConfig(f"columns: cannot be read as JSON ({error})") from error
     if "=" in argument and not argument.endswith(".json"):
         return _columns(_from_words(argument), "columns")
     path = Path(argument)

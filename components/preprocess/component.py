@@ -8,12 +8,7 @@ from components.images import STEPS
 @dsl.component(base_image=STEPS, install_kfp_package=False)
 def preprocess(
     inputs: str,
-    format: str,
-    field_size: int,
-    feature_size: int,
-    id_base: int,
-    validation_fraction: float,
-    seed: int,
+    settings: str,
     dataset: dsl.Output[dsl.Dataset],
     report: dsl.Output[dsl.HTML],
 ) -> None:
@@ -21,20 +16,12 @@ def preprocess(
 
     Args:
         inputs: a JSON list of paths, folders and globs.
+        settings: a JSON object of the fields of PreprocessConfig, see components/preprocess/settings.py.
     """
     import json
     from pathlib import Path
-    from typing import Any, cast
 
-    from components.preprocess.config import PreprocessConfig
+    from components.preprocess.settings import read_settings
     from components.preprocess.step import preprocess as run
 
-    config = PreprocessConfig(
-        format=cast(Any, format),
-        field_size=field_size,
-        feature_size=feature_size,
-        id_base=id_base,
-        validation_fraction=validation_fraction,
-        seed=seed,
-    )
-    run(config, json.loads(inputs), Path(dataset.path), Path(report.path))
+    run(read_settings(settings), json.loads(inputs), Path(dataset.path), Path(report.path))

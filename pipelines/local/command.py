@@ -67,7 +67,7 @@ def run_pipeline(
         WorkflowError: bad input, or a step failed.
     """
     best_auc = None
-    inputs = [str(Path(one).absolute()) for one in data]
+    inputs = [one if "://" in one else str(Path(one).absolute()) for one in data]
     if not inputs:
         sample, best_auc = built_in_sample(runs, sample_rows)
         inputs = [str(sample.absolute())]
