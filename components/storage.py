@@ -7,17 +7,19 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
 from components.errors import InvalidConfig
 
 
-def write_text_atomic(path: Path, text: str) -> None:
-    """Write under a temporary name in the same folder, then rename: a reader sees the old file or the whole new one."""
+@contextmanager
+def atomic_text(path: Path) -> Iterator[TextIO]:
+    """A file to write to, under a temporary name in the same folder: renamed when the block ends well, gone when it does not."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         os.chmod(name, 0o644)
@@ -25,6 +27,12 @@ def write_text_atomic(path: Path, text: str) -> None:
     except BaseException:
         os.unlink(name)
         raise
+
+
+def write_text_atomic(path: Path, text: str) -> None:
+    """A reader sees the old file or the whole new one."""
+    with atomic_text(path) as file:
+        file.write(text)
 
 
 def write_json_atomic(path: Path, document: object) -> None:

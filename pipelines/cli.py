@@ -17,7 +17,7 @@ from pipelines.commands import Commands
 from pipelines.dataset_commands import dataset
 from pipelines.learning_options import model_options, model_settings
 from pipelines.local_jobs import local_jobs
-from pipelines.source_options import preprocess_config, source_options
+from pipelines.source_options import preprocess_config, reading_options, source_options
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 FOLDER = click.Path(file_okay=False, path_type=Path)
@@ -199,6 +199,30 @@ def promote(
     config = step.PromoteConfig(name=name, margin=margin, require_promotion=require_promotion)
     result = step.promote(config, model, measured, store, folder / "promotion.json", folder / "report.html")
     click.echo(f"{'promoted' if result.promoted else 'not promoted'}: {result.reason}")
+
+
+@main.command()
+@click.argument("model", type=FOLDER)
+@click.argument("inputs", nargs=-1, required=True)
+@click.option("--out", type=FILE, help="CSV of row and probability; without it they are printed")
+@reading_options
+def score(model: Path, inputs: tuple[str, ...], out: Path | None, **options: Any) -> None:
+    """Score raw rows of INPUTS (files, folders or globs) by MODEL and the transform saved with it, in their order.
+
+    Tables may have the label or not; rows of libsvm, libffm and of ids in tfrecord have one. It is passed over.
+    """
+    from components.storage import atomic_text
+    from pipelines.scoring import open_source, score_rows
+
+    source = open_source(model, inputs, options)
+    if out is None:
+        score_rows(model, source, sys.stdout)
+        return
+    if out.resolve() in [path.resolve() for path in source.files]:
+        raise InvalidConfig(f"--out {out}: is an input; name another file")
+    with atomic_text(out) as file:
+        scored = score_rows(model, source, file)
+    click.echo(f"{out}: {scored.rows:,} rows scored" + (f", {scored.skipped:,} skipped" if scored.skipped else ""))
 
 
 @main.command()

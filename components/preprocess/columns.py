@@ -16,7 +16,7 @@ takes as many fields as it may have values (`values`); a row with fewer is fille
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -48,10 +48,10 @@ class Columns:
     """The role of every column of a table.
 
     `missing` are cells beside the empty one that mean "not known"; `split` is the column that divides train from validation; it
-    may be a category as well.
+    may be a category as well. `label` None means rows to score, of which nobody knows yet whether they are clicked.
     """
 
-    label: str
+    label: str | None
     numeric: tuple[str, ...] = ()
     categorical: tuple[str, ...] = ()
     multi_valued: tuple[MultiValued, ...] = ()
@@ -61,7 +61,8 @@ class Columns:
 
     def __post_init__(self) -> None:
         roles: dict[str, str] = {}
-        listed = [("label", (self.label,)), ("numeric", self.numeric), ("categorical", self.categorical)]
+        label = () if self.label is None else (self.label,)
+        listed = [("label", label), ("numeric", self.numeric), ("categorical", self.categorical)]
         lists = tuple(column.name for column in self.multi_valued)
         for role, names in [*listed, ("multi_valued", lists), ("ignored", self.ignored)]:
             for name in names:
@@ -91,8 +92,12 @@ class Columns:
     @property
     def read(self) -> tuple[str, ...]:
         """Names of the columns that are read from a source: the label, the fields, and what the split is by."""
-        names = (self.label, *self.fields)
+        names = self.fields if self.label is None else (self.label, *self.fields)
         return names if self.split is None or self.split in names else (*names, self.split)
+
+    def unlabelled(self) -> "Columns":
+        """The same fields of rows to score, whose files may have the label, and any other column, or not."""
+        return replace(self, label=None, ignored=(EVERY_OTHER,), split=None)
 
     def check_header(self, found: Sequence[str], place: str) -> None:
         """Refuse a table with other columns than declared.
@@ -152,7 +157,7 @@ def _columns(document: Any, place: str) -> Columns:
     if not isinstance(document, dict):
         raise InvalidConfig(f"{place}: an object with label, numeric, categorical ... is expected")
     _refuse_unknown(document, Columns, place)
-    if "label" not in document:
+    if document.get("label") is None:
         raise InvalidConfig(f"{place}: no label; name the column with the clicks, such as label=click")
     values = {key: tuple(value) if isinstance(value, list) else value for key, value in document.items()}
     lists = values.get("multi_valued", ())

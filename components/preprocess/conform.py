@@ -21,7 +21,7 @@ from components.errors import InvalidRecords
 from components.preprocess.columns import Columns, MultiValued
 from components.preprocess.kinds import shown
 from components.preprocess.parsed import Reason, Reject
-from components.preprocess.raw_rows import LARGEST_FLOAT32, RawRows, labels_of, raw_schema, without_empty
+from components.preprocess.raw_rows import LARGEST_FLOAT32, RawRows, labels_of, no_labels, raw_schema, without_empty
 
 
 def check_types(found: pa.Schema, columns: Columns, place: str) -> None:
@@ -54,7 +54,8 @@ def check_types(found: pa.Schema, columns: Columns, place: str) -> None:
 def conform(batch: pa.RecordBatch, first: int, columns: Columns, place: str) -> RawRows:
     """Raw rows of a batch whose types were checked; `first` is the number of its first row, `place` ends before it ("f, row ")."""
     wrong = _Wrong(batch.num_rows)
-    arrays = [_label(batch.column(columns.label), columns.label, wrong)]
+    label = columns.label
+    arrays = [pa.array(no_labels(batch.num_rows)) if label is None else _label(batch.column(label), label, wrong)]
     arrays += [_number(batch.column(name), name, wrong) for name in columns.numeric]
     arrays += [_text(batch.column(name), name, wrong) for name in columns.categorical]
     arrays += [_list(batch.column(column.name), column, wrong) for column in columns.multi_valued]

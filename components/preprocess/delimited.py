@@ -27,7 +27,16 @@ from components.preprocess.columns import Columns
 from components.preprocess.kinds import looks_like, shown
 from components.preprocess.parsed import LABELS, Reject
 from components.preprocess.quoting import FEED, Refused, cells_of, quotes_are_legal, record_ends
-from components.preprocess.raw_rows import LARGEST_FLOAT32, RawRows, labels_of, merged, raw_schema, rows_from_cells, without_empty
+from components.preprocess.raw_rows import (
+    LARGEST_FLOAT32,
+    RawRows,
+    labels_of,
+    merged,
+    no_labels,
+    raw_schema,
+    rows_from_cells,
+    without_empty,
+)
 
 Separator = Literal[",", "\t", ";"]
 SEPARATORS: tuple[Separator, ...] = get_args(Separator)
@@ -132,7 +141,8 @@ class DelimitedParser:
         ):
             return None
         schema = raw_schema(self.columns)
-        numeric = {self.columns.label, *self.columns.numeric}
+        label = self.columns.label
+        numeric = {label, *self.columns.numeric}
         wanted = [str(self.names.index(name)) for name in self.columns.read]
         types = [pa.float64() if name in numeric else pa.string() for name in self.columns.read]
         try:
@@ -155,10 +165,10 @@ class DelimitedParser:
         if len(table) != rows:
             return None
         arrays = {name: table.column(place).chunk(0) for place, name in enumerate(self.columns.read)}
-        labels = labels_of(arrays[self.columns.label].to_numpy(zero_copy_only=False))
+        labels = no_labels(rows) if label is None else labels_of(arrays[label].to_numpy(zero_copy_only=False))
         lists = [self._lists(arrays[column.name], column.separator, column.values) for column in self.columns.multi_valued]
         in_range = (_in_range(arrays[name]) for name in self.columns.numeric)
-        if np.isnan(labels).any() or any(array is None for array in lists) or not all(in_range):
+        if (label is not None and np.isnan(labels).any()) or any(array is None for array in lists) or not all(in_range):
             return None
         plain = [arrays[name] for name in (*self.columns.numeric, *self.columns.categorical)]
         split = [] if self.columns.split is None else [arrays[self.columns.split]]
@@ -192,7 +202,7 @@ class DelimitedParser:
             raise Refused("columns", f"{len(self.names)} columns expected, {len(cells)} found{kind}")
         by_name = dict(zip(self.names, cells, strict=True))
         columns = self.columns
-        row: list[object] = [self._label(by_name[columns.label])]
+        row: list[object] = [np.nan if columns.label is None else self._label(by_name[columns.label])]
         row += [self._number(name, by_name[name]) for name in columns.numeric]
         row += [self._text(name, by_name[name]) for name in columns.categorical]
         for column in columns.multi_valued:

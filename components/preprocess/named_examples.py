@@ -4,6 +4,7 @@ A feature that is absent, or has no value, is missing. Numbers are float or int6
 multi-valued column is a list of these. Features that are not declared are ignored, as those beside label, ids and values are.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -64,15 +65,20 @@ def parse_named(payloads: Sequence[bytes], first: int, columns: Columns, path: s
 
 
 def _row(features: Any, columns: Columns) -> list[Any]:
-    label = _number(features, columns.label)
-    if label is None:
-        raise _Refused("missing label", f"feature {columns.label}: the label is missing")
-    if label not in LABELS:
-        raise _Refused("label", f"feature {columns.label}: label {label:g} is none of 0, 1, -1, +1")
-    row: list[Any] = [LABELS[label], *(_number(features, name) for name in columns.numeric)]
+    label = math.nan if columns.label is None else _label(features, columns.label)
+    row: list[Any] = [label, *(_number(features, name) for name in columns.numeric)]
     row += [_token(features, name) for name in columns.categorical]
     row += [_tokens(features, column.name, column.values) or None for column in columns.multi_valued]
     return row if columns.split is None else [*row, _token(features, columns.split)]
+
+
+def _label(features: Any, name: str) -> float:
+    label = _number(features, name)
+    if label is None:
+        raise _Refused("missing label", f"feature {name}: the label is missing")
+    if label not in LABELS:
+        raise _Refused("label", f"feature {name}: label {label:g} is none of 0, 1, -1, +1")
+    return LABELS[label]
 
 
 def _values(features: Any, name: str, kinds: tuple[str, ...], most: int) -> Sequence[Any]:

@@ -1,6 +1,6 @@
 """Rows of a table before they are transformed: Arrow columns in a fixed order, whatever format they came from.
 
-    0            the label, float32, 0 or 1
+    0            the label, float32, 0 or 1; NaN in rows to score
     1 ..         the fields in the order of `Columns.fields`: float64 (numeric), string (categorical), list of string (multi-valued)
     the last     what the split is by, as text, where a split column is declared
 
@@ -34,7 +34,7 @@ class RawRows:
 
 def raw_schema(columns: Columns) -> pa.Schema:
     """The Arrow schema of a batch."""
-    parts = [pa.field(columns.label, pa.float32(), nullable=False)]
+    parts = [pa.field(columns.label or "label", pa.float32(), nullable=False)]
     parts += [pa.field(name, pa.float64()) for name in columns.numeric]
     parts += [pa.field(name, pa.string()) for name in columns.categorical]
     parts += [pa.field(column.name, pa.list_(pa.field("item", pa.string()))) for column in columns.multi_valued]
@@ -47,6 +47,11 @@ def labels_of(numbers: NDArray[np.float64]) -> NDArray[np.float32]:
     """0 and 1 from labels written as 0/1 or -1/+1; NaN where neither."""
     known = np.isin(numbers, list(LABELS))
     return np.where(known, numbers > 0, np.nan).astype(np.float32)
+
+
+def no_labels(rows: int) -> NDArray[np.float32]:
+    """The label column of rows to score."""
+    return np.full(rows, np.nan, np.float32)
 
 
 def without_empty(lists: pa.ListArray) -> pa.ListArray:

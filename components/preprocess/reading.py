@@ -33,6 +33,21 @@ def field_size_of(source_format: Format, path: Path, field_base: int) -> int:
     return peek_pairs(path) if source_format == "libsvm" else peek_field_size(path)
 
 
+def check_rejects(config: PreprocessConfig, first: str, fatal: str, bad: int) -> None:
+    """Stop at what may not be skipped.
+
+    Args:
+        first: the sentence about the first bad row of a chunk, empty when there is none. fatal: why nothing can be read after it.
+        bad: bad rows so far.
+    """
+    if first and config.on_bad_row == "stop":
+        raise InvalidRecords(first)
+    if first and bad > config.max_bad_rows:
+        raise InvalidRecords(f"{bad} bad rows, at most {config.max_bad_rows} may be skipped (--max-bad-rows); {first}")
+    if fatal:
+        raise InvalidRecords(fatal)
+
+
 def chunks_of(config: PreprocessConfig, files: Sequence[Path], table: Table | None) -> Iterator[Chunk]:
     read = table.chunks if table else record_chunks if config.format == "tfrecord" else text_chunks
     for file_index, path in enumerate(files):

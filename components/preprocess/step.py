@@ -30,7 +30,7 @@ from components.preprocess.fitting import Fitting
 from components.preprocess.libffm import FieldLayout
 from components.preprocess.lines import file_digest, input_files
 from components.preprocess.progress import Progress
-from components.preprocess.reading import chunks_of, field_size_of, readable
+from components.preprocess.reading import check_rejects, chunks_of, field_size_of, readable
 from components.preprocess.remarks import dataset_warnings, one_class_warnings
 from components.preprocess.repeats import repeated_rows
 from components.preprocess.report import dataset_report
@@ -40,7 +40,7 @@ from components.preprocess.tables import Table, open_table
 from components.preprocess.tally import Tally
 from components.preprocess.transform import Transform
 from components.preprocess.transform_file import TRANSFORM, read_transform, write_transform
-from components.preprocess.worker import ChunkResult, ShardTask, Work
+from components.preprocess.worker import ShardTask, Work
 from components.records import LARGEST_TABLE, SUFFIXES, Encoding, Schema
 from components.reports import write_report
 from components.storage import check_replaceable, publish_folder
@@ -81,7 +81,7 @@ def _read(
     for result in crew.ordered(method, chunks_of(config, files, table)):
         rows[result.file_index] += result.rows
         rejected[result.file_index] += result.rejected
-        _check_rejects(config, result, rejected)
+        check_rejects(config, result.first_reject, result.fatal, sum(counts.total() for counts in rejected))
         progress.add(result.file_index, result.offset, result.rows)
     for path, taken, refused in zip(files, rows, rejected, strict=True):
         if taken == 0:
@@ -112,19 +112,6 @@ def _merged(parts: list[tuple[Tally, NDArray[np.int64]]]) -> tuple[Tally, NDArra
         tally.merge(other)
         counts = counts + more
     return tally, counts
-
-
-def _check_rejects(config: PreprocessConfig, result: ChunkResult, rejected: list[Counter[str]]) -> None:
-    """Stop at what may not be skipped."""
-    if result.first_reject and config.on_bad_row == "stop":
-        raise InvalidRecords(result.first_reject)
-    bad = sum(counts.total() for counts in rejected)
-    if result.first_reject and bad > config.max_bad_rows:
-        raise InvalidRecords(
-            f"{bad} bad rows, at most {config.max_bad_rows} may be skipped (--max-bad-rows); {result.first_reject}"
-        )
-    if result.fatal:
-        raise InvalidRecords(result.fatal)
 
 
 def shard_tasks(work: Path, name: SplitName, counts: NDArray[np.int64], shards: int, encoding: Encoding) -> list[ShardTask]:

@@ -32,26 +32,37 @@ Format = Literal["criteo", "libsvm", "tfrecord", "csv", "parquet", "libffm"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Work:
-    """All that a worker needs to know.
+class Reading:
+    """All that a parser needs to know.
 
     Attributes:
-        bits: 2^bits buckets of keys. limit_rows: that it may sort at once. layout: of libffm.
-        table, transform: of formats whose columns have names. fitting: counts rows for a transform that is not known yet.
+        skip: whether parsing goes on after a wrong row. layout: of libffm.
+        table, transform: of formats whose columns have names.
     """
 
     format: Format
     schema: Schema
-    seed: int
-    validation_fraction: float
-    encoding: Encoding
     skip: bool
-    scratch: Path
-    bits: int
-    limit_rows: int
     layout: FieldLayout | None = None
     table: Table | None = None
     transform: Transform | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work(Reading):
+    """All that a worker needs to know.
+
+    Attributes:
+        bits: 2^bits buckets of keys. limit_rows: that it may sort at once.
+        fitting: counts rows for a transform that is not known yet.
+    """
+
+    seed: int
+    validation_fraction: float
+    encoding: Encoding
+    scratch: Path
+    bits: int
+    limit_rows: int
     fitting: Fitting | None = None
 
     def reader(self) -> SpillReader:
@@ -93,16 +104,16 @@ def _told(chunk: Chunk, rows: int, parsed: Parsed) -> ChunkResult:
     )
 
 
-def parser_of(work: Work) -> Parser:
+def parser_of(reading: Reading) -> Parser:
     """The function that makes rows of chunks: the one place that knows the formats."""
-    if work.table and work.transform:
-        table, transform = work.table, work.transform
+    if reading.table and reading.transform:
+        table, transform = reading.table, reading.transform
         return lambda chunk: transformed(transform, table.raw_rows(chunk))
-    if work.layout:
-        return partial(parse_libffm, layout=work.layout, schema=work.schema)
-    if work.format == "criteo":
-        return partial(CriteoParser(work.schema).parse, skip=work.skip)
-    return partial(parse_libsvm if work.format == "libsvm" else parse_tfrecord, schema=work.schema, skip=work.skip)
+    if reading.layout:
+        return partial(parse_libffm, layout=reading.layout, schema=reading.schema)
+    if reading.format == "criteo":
+        return partial(CriteoParser(reading.schema).parse, skip=reading.skip)
+    return partial(parse_libsvm if reading.format == "libsvm" else parse_tfrecord, schema=reading.schema, skip=reading.skip)
 
 
 @dataclass(kw_only=True)
