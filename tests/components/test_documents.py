@@ -7,7 +7,8 @@ from typing import Any, Literal
 
 import pytest
 
-from components.documents import read_json, wrong_value
+from components.documents import read_json, settings_of, wrong_value
+from components.errors import InvalidConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +40,7 @@ class Whole:
         ({"name": ["x"]}, "name ['x'] is not str"),
         ({"auc": "0.7"}, "auc '0.7' is not float | None"),
         ({"parts": (Part(rows=1), Part(rows=True))}, "rows True is not int"),
-        ({"parts": (Part(rows=1, kind="c"),)}, "kind 'c' is not"),  # type: ignore[arg-type]
+        ({"parts": (Part(rows=1, kind="c"),)}, "kind 'c' is not one of a, b"),  # type: ignore[arg-type]
         ({"parts": ("x",)}, "an entry of parts is not an object"),
         ({"parts": None}, "parts None is not a list of that kind"),
         ({"pair": (1,)}, "pair (1,) is not a list of that kind"),
@@ -51,6 +52,45 @@ class Whole:
 def test_a_value_of_another_type_is_named(changes: dict[str, Any], wrong: str | None) -> None:
     said = wrong_value(Whole, Whole(**{"metrics": {}, "config": {}, **changes}), "the document")
     assert said is None if wrong is None else said is not None and said.startswith(wrong)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    name: str
+    part: Part = Part(rows=1)
+    widths: tuple[int, ...] = (3,)
+
+    def __post_init__(self) -> None:
+        if max(self.widths) > 9:
+            raise InvalidConfig("widths: at most 9")
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        ({"name": "n"}, Settings(name="n")),
+        ({"name": "n", "part": {"rows": 2, "kind": "c"}}, "the file: part: kind 'c' is not one of a, b"),
+        ({"name": "n", "widths": [4, 5], "part": {"rows": 2}}, Settings(name="n", widths=(4, 5), part=Part(rows=2))),
+        ([], "the file: an object is expected, not []"),
+        ({}, "the file: no name"),
+        ({"name": 3}, "the file: name 3 is not str"),
+        ({"name": "n", "width": [1]}, "the file: 'width' is unknown; did you mean widths?"),
+        ({"name": "n", "zzz": 1}, "the file: 'zzz' is unknown; known: name, part, widths"),
+        ({"name": "n", "widths": [1.5]}, "the file: an entry of widths 1.5 is not int"),
+        ({"name": "n", "widths": [10]}, "widths: at most 9"),
+        ({"name": "n", "part": {"row": 2}}, "the file: part: 'row' is unknown; did you mean rows?"),
+        ({"name": "n", "part": {}}, "the file: part: no rows"),
+        ({"name": "n", "part": 3}, "the file: part is not an object"),
+    ],
+    ids=str,
+)
+def test_settings_of_a_document_are_made_or_refused_by_name(document: Any, expected: Settings | str) -> None:
+    if isinstance(expected, Settings):
+        assert settings_of(Settings, document, "the file") == expected
+        return
+    with pytest.raises(InvalidConfig) as caught:
+        settings_of(Settings, document, "the file")
+    assert str(caught.value) == expected
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def write_dataset(dataset: Path, validation: Batch, warnings: tuple[str, ...] = 
     return manifest
 
 
-def write_model(model: Path, weights: Any, manifest: Manifest, **changes: Any) -> Path:
+def write_model(model: Path, weights: Any, manifest: Manifest, transform: str = "", **changes: Any) -> Path:
     """A SavedModel of sigmoid(sum of weight x value) with its model.json."""
     import tensorflow as tf
 
@@ -89,6 +89,8 @@ def write_model(model: Path, weights: Any, manifest: Manifest, **changes: Any) -
     module = Linear()
     tf.saved_model.save(module, str(model / "saved_model"), signatures={"serving_default": module.serve})
     np.savez(model / "weights.npz", weights=weights)
+    if transform:
+        (model / "transform.json").write_text(transform)
     files = {
         path.relative_to(model).as_posix(): {
             "bytes": path.stat().st_size,
@@ -239,6 +241,45 @@ def test_a_model_of_other_data_is_refused(folder: Folder, changes: dict[str, Any
     with pytest.raises(InvalidConfig, match=message):
         folder.evaluate()
     assert not folder.out.exists()
+
+
+@pytest.mark.parametrize(
+    ("kept", "given", "message"),
+    [
+        ('{"encodes": "a"}', "", "it has [0-9a-f]{12}, .*dataset has none"),
+        ("", '{"encodes": "a"}', "it has none, .*transform.json is [0-9a-f]{12}"),
+        ('{"encodes": "a"}', '{"encodes": "a", "rows": 3}', "it has [0-9a-f]{12}, .*transform.json is [0-9a-f]{12}"),
+    ],
+)
+def test_a_model_with_another_transform_than_its_dataset_is_refused(
+    folder: Folder, tmp_path: Path, kept: str, given: str, message: str
+) -> None:
+    folder.model = write_model(tmp_path / "other", TRUE_WEIGHTS, folder.manifest, kept)
+    if given:
+        (folder.dataset / "transform.json").write_text(given)
+    with pytest.raises(InvalidConfig, match=f"not with the transform of its dataset: {message}"):
+        folder.evaluate()
+    assert not folder.out.exists()
+
+
+@pytest.mark.parametrize(
+    ("of_champion", "reason"),
+    [
+        ('{"encodes": "a", "sha256": "that of another day"}', ""),
+        ('{"encodes": "b"}', "another transform made the champion's ids"),
+        ("", "the champion has no transform"),
+    ],
+)
+def test_a_champion_is_compared_if_its_transform_encodes_alike(
+    folder: Folder, tmp_path: Path, of_champion: str, reason: str
+) -> None:
+    ours = '{"encodes": "a", "sha256": "ours"}'
+    (folder.dataset / "transform.json").write_text(ours)
+    folder.model = write_model(tmp_path / "ours", TRUE_WEIGHTS, folder.manifest, ours)
+    put_in_store(folder.store, 1, WEAK_WEIGHTS, folder.manifest, transform=of_champion)
+    champion = folder.evaluate(folder.store).champion
+    assert champion.auc_reason.startswith(reason)
+    assert (champion.auc is None) is bool(reason)
 
 
 def test_a_model_that_gives_nan_is_refused(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import json
 import math
 import statistics
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -22,8 +23,9 @@ from components.preprocess.keys import row_keys
 from components.preprocess.moments import exact_sum, quantile_edges
 from components.preprocess.raw_rows import rows_from_cells
 from components.preprocess.transform import Applied, Transform, apply, token_hash
-from components.preprocess.transform_file import read_transform, transform_digest, write_transform
+from components.preprocess.transform_file import encoding_digest, read_transform, transform_digest, write_transform
 from components.records import Schema, check_batch
+from components.transforms import encoding_of
 
 COLUMNS = Columns(label="y", numeric=("n",), categorical=("c",), multi_valued=(MultiValued(name="t", values=3),))
 Row = tuple[float, float | None, str | None, list[str] | None]
@@ -321,9 +323,10 @@ def test_any_changed_byte_of_a_saved_transform_is_noticed(tmp_path: Path) -> Non
     ("change", "reason"),
     [
         ({"format": "other"}, "not a ctrflow transform"),
-        ({"format_version": 2}, "format_version 1 is expected, not 2"),
+        ({"format_version": 1}, "format_version 2 is expected, not 1"),
         ({"transform": {}}, "damaged or edited (its sha256 differs)"),
         ({"sha256": None}, "damaged or edited"),
+        ({"encodes": "0" * 64}, "encodes something else than it says"),
     ],
 )
 def test_other_documents_are_refused(tmp_path: Path, change: dict[str, Any], reason: str) -> None:
@@ -333,6 +336,36 @@ def test_other_documents_are_refused(tmp_path: Path, change: dict[str, Any], rea
     with pytest.raises(InvalidRecords) as caught:
         read_transform(path)
     assert reason in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "same"),
+    [
+        ({"numbers": "log"}, True),
+        ({"numbers": "standard"}, False),
+        ({"numbers": "log", "categories": "vocabulary", "min_count": 1}, False),
+    ],
+)
+def test_two_days_are_encoded_alike_if_nothing_that_was_fitted_makes_an_id_or_value(settings: dict[str, Any], same: bool) -> None:
+    one, other = fitted(DAY_1, **settings), fitted(DAY_2, **settings)
+    assert transform_digest(one) != transform_digest(other)
+    assert (encoding_digest(one) == encoding_digest(other)) is same
+
+
+def test_the_label_and_what_is_ignored_encode_nothing_and_what_means_missing_does() -> None:
+    one = fitted()
+    renamed = replace(one, columns=replace(COLUMNS, label="click", ignored=("*",)))
+    assert encoding_digest(renamed) == encoding_digest(one)
+    assert encoding_digest(replace(one, columns=replace(COLUMNS, missing=("NA",)))) != encoding_digest(one)
+
+
+def test_what_a_folder_encodes_can_be_read_without_its_tokens(tmp_path: Path) -> None:
+    assert encoding_of(tmp_path) is None
+    write_transform(tmp_path / "transform.json", fitted())
+    assert encoding_of(tmp_path) == encoding_digest(fitted())
+    (tmp_path / "transform.json").write_text("{}")
+    with pytest.raises(InvalidRecords, match="does not say what it encodes"):
+        encoding_of(tmp_path)
 
 
 def test_no_file_is_no_transform(tmp_path: Path) -> None:

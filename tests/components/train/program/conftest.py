@@ -121,6 +121,7 @@ class Job:
         network: Network | None = None,
         champion: Path | None = None,
         lay_out: LayOut | None = None,
+        transform: str = "",
     ) -> None:
         names = [f"algo-{index + 1}" for index in range(hosts)]
         network = network or Network(addresses=tuple(f"127.0.0.{index + 1}" for index in range(hosts)))
@@ -144,6 +145,9 @@ class Job:
             (base / "input/data/manifest/manifest.json").write_bytes((dataset / "manifest.json").read_bytes())
             if champion:
                 (base / "input/data/champion").symlink_to(champion)
+            if transform:
+                (base / "input/data/transform").mkdir()
+                (base / "input/data/transform/transform.json").write_text(transform)
             own = {"SAGEMAKER_BASE_DIR": str(base), "CTRFLOW_HOST_ADDRESSES": json.dumps(addresses)}
             self._environments.append({**os.environ, **own})
         self.launchers: list[subprocess.Popen[bytes]] = []
@@ -242,11 +246,12 @@ def run_job(tmp_path: Path) -> Iterator[Callable[..., Job]]:
         network: Network | None = None,
         champion: Path | None = None,
         lay_out: LayOut | None = None,
+        transform: str = "",
         **hyperparameters: object,
     ) -> Job:
         root = tmp_path / f"job{len(jobs)}"
         root.mkdir()
-        jobs.append(Job(root, dataset, hosts, hyperparameters, command, network, champion, lay_out))
+        jobs.append(Job(root, dataset, hosts, hyperparameters, command, network, champion, lay_out, transform))
         return jobs[-1]
 
     yield run

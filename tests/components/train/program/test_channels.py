@@ -47,6 +47,15 @@ def test_channels_that_can_be_trained_on(
     assert channels_of(tmp_path, {**listed, "manifest": entry()}, workers) == expected
 
 
+def test_a_channel_for_the_transform_must_hold_it(tmp_path: Path) -> None:
+    listed = {"train": entry("Pipe"), "manifest": entry(), "transform": entry()}
+    with pytest.raises(InvalidConfig, match=r"transform\.json: missing; give channel transform the dataset's"):
+        channels_of(tmp_path / "without", listed)
+    (tmp_path / "with/input/data/transform").mkdir(parents=True)
+    (tmp_path / "with/input/data/transform/transform.json").touch()
+    assert channels_of(tmp_path / "with", listed).names == ("train",)
+
+
 @pytest.mark.parametrize(
     ("listed", "workers", "reason"),
     [

@@ -238,7 +238,7 @@ def test_the_placement_that_is_chosen_is_logged_with_its_numbers(run_job: Callab
 @pytest.mark.parametrize("placement", ["replicated_sparse", "shared"])
 def test_the_model_is_rank_0s_and_scores_like_the_weights(run_job: Callable[..., Any], dataset: Path, placement: str) -> None:
     settings = {"strategy": "horovod", "workers_per_host": 2, "batch_size": 32, "embedding_placement": placement}
-    job = run_job(dataset, 1, **settings, **MODEL)
+    job = run_job(dataset, 1, transform="what made these ids", **settings, **MODEL)
     assert job.wait() == [0], job.log()
     model = job.bases[0] / "model"
     card = json.loads((model / "model.json").read_text())
@@ -246,6 +246,7 @@ def test_the_model_is_rank_0s_and_scores_like_the_weights(run_job: Callable[...,
     assert card["data_digest"] == manifest_digest(read_manifest(dataset))
     on_disk = {str(path.relative_to(model)) for path in model.rglob("*") if path.is_file()} - {"model.json"}
     assert set(card["files"]) == on_disk
+    assert (model / "transform.json").read_text() == "what made these ids"
     for name, file in card["files"].items():
         assert file["sha256"] == hashlib.sha256((model / name).read_bytes()).hexdigest()
 
