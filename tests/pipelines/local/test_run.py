@@ -8,8 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 import pytest
+from sklearn.metrics import log_loss
+
+from components.preprocess.keys import below, row_keys
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 MODEL = ("--embedding-size", "8", "--deep-layers", "16", "--batch-size", "256", "--learning-rate", "0.01")
@@ -79,6 +83,40 @@ def test_a_second_run_from_the_compiled_yaml_starts_from_and_meets_the_first_one
     kept = {"rows_kept": 200_000, "rows_new": 0, "champion_checksum": champion["parameter_checksum"]}
     assert json.loads((run / "train/training").read_text())["warm_start"] == kept
     assert "200000 rows kept, 0 new" in (run / "logs/train.log").read_text()
+
+
+def test_a_table_becomes_a_model_that_scores_its_raw_rows_as_it_was_evaluated(ctrflow: Run, tmp_path: Path) -> None:
+    draw = np.random.default_rng(5)
+    price, country = draw.integers(0, 100, 4000), draw.choice(["DE", "FR", "São Tomé, São"], 4000)
+    clicks = (draw.random(4000) < np.where(country == "DE", 0.7, 0.2)).astype(int)
+    labels = [str(click) for click in clicks]
+    labels[17] = "7"
+    cells = zip(labels, price.tolist(), country.tolist(), strict=True)
+    (tmp_path / "day.csv").write_text("it's,click,price,country\n" + "".join(f'x,{a},{b},"{c}"\n' for a, b, c in cells))
+    (tmp_path / "raw.csv").write_text(
+        "price,country\n" + "".join(f'{a},"{b}"\n' for a, b in zip(price.tolist(), country.tolist(), strict=True))
+    )
+    columns = {"label": "click", "numeric": ["price"], "categorical": ["country"], "ignored": ["it's"]}
+    (tmp_path / "columns.json").write_text(json.dumps(columns))
+    table = ("--data", "day.csv", "--format", "csv", "--columns", "columns.json", "--categories", "vocabulary")
+    done = ctrflow("run", *table, "--on-bad-row", "skip", *SHORT, "--epochs", 3, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    run, record = newest(tmp_path)
+    # The user's file is not needed where the step runs.
+    assert json.loads(json.loads(record["parameters"]["preprocessing"])["columns"]) == columns
+    assert json.loads((run / "preprocess/dataset/manifest.json").read_text())["sources"][0]["rejected"] == {"label": 1}
+    model = tmp_path / "models/deepfm/versions/1/model"
+    assert (model / "transform.json").read_bytes() == (run / "preprocess/dataset/transform.json").read_bytes()
+
+    done = ctrflow("score", model, "raw.csv", "--format", "csv", "--out", "scores.csv", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "scores.csv: 4,000 rows scored\n"
+    scores = np.loadtxt(tmp_path / "scores.csv", delimiter=",", skiprows=1)[:, 1]
+    # Rows validate by a key of seed, file and line; the first row stands in line 2.
+    held_out = below(row_keys(1, 0, np.arange(2, 4002)), 0.1) & (np.arange(4000) != 17)
+    evaluation = json.loads((run / "evaluate/evaluation").read_text())
+    assert evaluation["rows"] == held_out.sum()
+    assert log_loss(clicks[held_out], scores[held_out]) == pytest.approx(evaluation["log_loss"], rel=1e-5)
 
 
 def test_bad_data_ends_the_run_with_one_line_and_no_dataset(ctrflow: Run, tmp_path: Path) -> None:
