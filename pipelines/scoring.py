@@ -69,9 +69,10 @@ def open_source(model: Path, inputs: Sequence[str], reading_options: Mapping[str
     files = tuple(input_files(inputs))
     if (model / TRANSFORM).is_file():
         transform = read_transform(model / TRANSFORM)
-        if source_format not in ("csv", "parquet", "tfrecord"):
+        named = {"columns": columns_text(transform.columns)} if source_format in ("csv", "parquet", "tfrecord") else {}
+        config = PreprocessConfig(**reading_options, **named)
+        if not config.is_table:
             raise InvalidConfig(f"format {source_format}: {model} was trained on columns; give csv, parquet or tfrecord")
-        config = PreprocessConfig(**reading_options, columns=columns_text(transform.columns))
         return Source(config=config, reading=reading_of_columns(config, files, transform), files=files)
     if source_format in ("csv", "parquet"):
         raise InvalidConfig(f"format {source_format}: {model} has no {TRANSFORM}: it was trained on ids; give their format")
