@@ -1,9 +1,11 @@
 """What a source is and what is to be written: the settings of the step."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 from components.errors import InvalidConfig
+from components.preprocess.columns import Columns, read_columns
+from components.preprocess.criteo import CRITEO, FIELD_SIZE, RESERVED_IDS
 from components.preprocess.delimited import Delimited, Separator
 from components.preprocess.fitting import TransformConfig
 from components.preprocess.libffm import FieldLayout
@@ -18,13 +20,14 @@ OnBadRow = Literal["stop", "skip"]
 class PreprocessConfig:
     """What the source is and what to write.
 
-    `field_size` and `feature_size` 0 mean: take them from the data (criteo: 39 fields, a hashed table of 200,000 ids).
-    `max_bad_rows` counts only where bad rows are skipped. `processes` 0 means: as many as this container has CPUs, one for
+    `field_size` and `feature_size` 0 mean: take them from the data; of criteo, `feature_size` says how large a table hashed tokens
+    make. `max_bad_rows` counts only where bad rows are skipped. `processes` 0 means: as many as this container has CPUs, one for
     small inputs; the bytes that are written do not depend on it.
 
     Of libffm `field_size` counts fields, from `field_base` on, of which each takes `values_per_field` places of a row. Of tables
-    (csv, parquet, tfrecord with named features) `columns` says what the columns mean, as columns.py reads it, and `transform` names
-    one that was fitted before; without it, one is fitted as `fitting` says. `names` are the columns of CSV without a header.
+    (csv, parquet, tfrecord with named features) `columns` says what the columns mean, as columns.py reads it; those of criteo are
+    known. `transform` names one that was fitted before; without it, one is fitted as `fitting` says. `names` are the columns of CSV
+    without a header.
     """
 
     format: Format
@@ -65,15 +68,44 @@ class PreprocessConfig:
         if self.id_base and not self.holds_ids:
             raise InvalidConfig(f"id_base 1: {self.format} rows hold no ids; leave --id-base out")
         Delimited(separator=self.separator, names=self.names)
-        if self.is_table and not self.columns:
+        if self.format == "criteo":
+            self._check_criteo()
+        elif self.is_table and not self.columns:
             raise InvalidConfig(f"format {self.format}: say what the columns mean, such as --columns 'label=click; numeric=price'")
         if self.format != "libffm" and (self.field_base, self.values_per_field) != (0, 1):
             raise InvalidConfig(f"format {self.format}: --field-base and --values-per-field are for libffm; leave them out")
         FieldLayout(fields=max(self.field_size, 1), field_base=self.field_base, values_per_field=self.values_per_field)
         if not self.is_table and (self.columns or self.transform or self.names):
             raise InvalidConfig(f"format {self.format}: --columns, --names, --transform are for tables; leave them out")
-        if self.is_table and (self.field_size or self.feature_size):
+        if self.is_table and self.format != "criteo" and (self.field_size or self.feature_size):
             raise InvalidConfig(f"format {self.format}: columns and transform make field_size and feature_size; leave them out")
+
+    def _check_criteo(self) -> None:
+        if self.columns or self.names:
+            raise InvalidConfig("format criteo: its columns are known; leave --columns and --names out")
+        if self.field_size not in (0, FIELD_SIZE):
+            raise InvalidConfig(f"field_size {self.field_size}: criteo rows have {FIELD_SIZE} fields; leave --field-size out")
+        if not self.feature_size:
+            return
+        hashes = self.fitting.categories == "hash" and self.fitting.numbers != "bucket" and not self.transform
+        if not hashes or self.fitting.hash_size != TransformConfig().hash_size:
+            raise InvalidConfig(
+                f"feature_size {self.feature_size}: other settings of criteo decide the table; leave --feature-size out"
+            )
+        if self.feature_size <= RESERVED_IDS:
+            raise InvalidConfig(f"feature_size {self.feature_size}: criteo needs more than {RESERVED_IDS}; raise --feature-size")
+
+    @property
+    def table_columns(self) -> Columns:
+        """What the columns of a table mean."""
+        return CRITEO if self.format == "criteo" else read_columns(self.columns)
+
+    @property
+    def table_fitting(self) -> TransformConfig:
+        """How columns become ids and values, the size of a table for criteo as that of its part for hashed tokens."""
+        if self.format == "criteo" and self.feature_size:
+            return replace(self.fitting, hash_size=self.feature_size - RESERVED_IDS)
+        return self.fitting
 
     @property
     def holds_ids(self) -> bool:
@@ -83,4 +115,4 @@ class PreprocessConfig:
     @property
     def is_table(self) -> bool:
         """Whether columns have names, and are made ids and values of by a transform."""
-        return self.format in ("csv", "parquet") or (self.format == "tfrecord" and bool(self.columns))
+        return self.format in ("criteo", "csv", "parquet") or (self.format == "tfrecord" and bool(self.columns))

@@ -1,40 +1,43 @@
 """Raw Criteo TSV: label, 13 counts (I1..I13), 26 categories (C1..C26), separated by tabs, missing cells empty.
 
-The id table of `feature_size` rows:
-
-    0..25                 count i present: id 2i with value sign(x) ln(1+|x|); missing: id 2i+1 with value 1
-    26..51                category j missing, value 1
-    52..feature_size-1    category j present: a stable hash of column and token, value 1
+A chunk becomes the Arrow columns of raw_rows.py, categories as dictionaries of bytes: they need not be UTF-8, and each distinct one
+is looked up once. Rows to score have no label, and 39 columns.
 
 Some published files lost their trailing tabs: a shorter row is completed with missing cells at its end, and never shifted.
+
+Array suffix: B rows.
 """
 
-import hashlib
-from contextlib import suppress
-from dataclasses import replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import csv
 
-from components.errors import InvalidConfig
 from components.preprocess.chunks import Chunk, byte_problem
+from components.preprocess.columns import Columns
 from components.preprocess.kinds import looks_like, shown
 from components.preprocess.lines import clean, split_lines
-from components.preprocess.parsed import Parsed, Reason, Reject, place
-from components.records import Batch, Schema, concatenate
+from components.preprocess.parsed import Reason, Reject, place
+from components.preprocess.raw_rows import RawRows, no_labels, raw_schema
 
 COUNTS, CATEGORIES = 13, 26
-COLUMNS = 1 + COUNTS + CATEGORIES
 FIELD_SIZE = COUNTS + CATEGORIES
+# An id for each count, one for each missing cell; the rest of a table is for hashed tokens.
 RESERVED_IDS = 2 * COUNTS + CATEGORIES
-DEFAULT_FEATURE_SIZE = 200_000
-LABELS = {b"0": 0.0, b"1": 1.0}
-# Distinct tokens that a process remembers for all columns together, about 150 bytes each.
-_REMEMBERED_TOKENS = 400_000
+CRITEO = Columns(
+    label="label",
+    numeric=tuple(f"I{number}" for number in range(1, COUNTS + 1)),
+    categorical=tuple(f"C{number}" for number in range(1, CATEGORIES + 1)),
+)
+_LABELS = {b"0": 0.0, b"1": 1.0}
 _INT64_DIGITS = 18
+# Counts whose number is remembered; most of them stand in every chunk.
+_REMEMBERED = 1 << 16
 
 
 def is_count(token: bytes) -> bool:
@@ -42,143 +45,149 @@ def is_count(token: bytes) -> bool:
     return token == b"" or token.removeprefix(b"-").isdigit()
 
 
-class CountValues(dict[bytes, float]):
-    """Token of a count column to its number, NaN where missing; filled as tokens are met."""
-
-    def __missing__(self, token: bytes) -> float:
-        if not is_count(token) or len(token) > _INT64_DIGITS:
-            raise ValueError(token)
-        value = self[token] = float(int(token)) if token else np.nan
-        return value
+@lru_cache(_REMEMBERED)
+def _count(token: bytes) -> float:
+    """The number of a count column, NaN where missing, infinite where it is none."""
+    if not is_count(token) or len(token) > _INT64_DIGITS:
+        return np.inf
+    return float(int(token)) if token else np.nan
 
 
-class CategoryIds(dict[bytes, int]):
-    """Token of one category column to its id; filled as tokens are met."""
-
-    def __init__(self, column: int, feature_size: int) -> None:
-        super().__init__()
-        self.column, self.feature_size = column, feature_size
-
-    def __missing__(self, token: bytes) -> int:
-        found = self[token] = category_id(self.column, token, self.feature_size) if token else 2 * COUNTS + self.column
-        return found
+def _label(token: bytes) -> float:
+    return _LABELS.get(token, np.inf)
 
 
-def category_id(column: int, token: bytes, feature_size: int) -> int:
-    """The same id on every machine and day. Source of the idea: Weinberger et al. 2009, feature hashing."""
-    digest = hashlib.blake2b(token, digest_size=8, salt=column.to_bytes(16, "little")).digest()
-    return RESERVED_IDS + int.from_bytes(digest, "little") % (feature_size - RESERVED_IDS)
-
-
-def width_problem(cells: list[bytes]) -> str:
-    """Why a row of another width than COLUMNS cannot be completed; empty when it can."""
-    found = len(cells)
-    expected = f"{COLUMNS} columns expected (with label), {found} found"
-    if found == 1:
-        return f"{expected}; cells must be separated by tabs, the line starts with {shown(cells[0])}"
-    lost_label = 1 + COUNTS <= found < COLUMNS and (cells[0] not in LABELS or not is_count(cells[COUNTS]))
-    if lost_label and (is_count(cells[0]) and all(map(is_count, cells[1:COUNTS]))):
-        return f"{expected}; the label is missing, or the line lost a cell"
-    return "" if 1 + COUNTS <= found <= COLUMNS else expected
-
-
-def row_problem(cells: list[bytes]) -> tuple[Reason, str] | None:
-    """Why a row is refused; None when it is fine."""
-    if problem := width_problem(cells):
-        return "columns", problem
-    if cells[0] not in LABELS:
-        return "label", f"label {shown(cells[0])} is neither 0 nor 1"
-    for column, token in enumerate(cells[1 : 1 + COUNTS], start=1):
-        if not is_count(token):
-            return "cell", f"column I{column}: {shown(token)} is not a whole number"
-        if len(token) > _INT64_DIGITS:
-            return "cell", f"column I{column}: {shown(token)} has more than {_INT64_DIGITS} digits"
-    return None
-
-
+@dataclass(frozen=True, kw_only=True)
 class CriteoParser:
-    """Parses chunks. Remembers what tokens mean, so that each is hashed once."""
+    """Turns chunks into raw rows.
 
-    def __init__(self, schema: Schema) -> None:
-        if schema.field_size != FIELD_SIZE:
-            raise InvalidConfig(f"field_size {schema.field_size}: criteo rows have {FIELD_SIZE} fields; leave --field-size out")
-        if schema.feature_size <= RESERVED_IDS:
-            raise InvalidConfig(f"feature_size {schema.feature_size}: criteo needs more than {RESERVED_IDS}; raise --feature-size")
-        self._counts = [CountValues() for _ in range(COUNTS)]
-        self._categories = [CategoryIds(column, schema.feature_size) for column in range(CATEGORIES)]
+    Attributes:
+        columns: those of CRITEO; without `label` rows are to be scored, and a label that stands there is passed over.
+        labelled: whether it stands there.
+    """
 
-    def parse(self, chunk: Chunk, *, skip: bool) -> Parsed:
-        """Rows of a chunk; wrong ones are refused to the first or, with `skip`, each."""
+    columns: Columns
+    labelled: bool
+
+    @property
+    def width(self) -> int:
+        return self.labelled + FIELD_SIZE
+
+    def parse(self, chunk: Chunk) -> RawRows:
+        """Rows of a chunk; wrong ones are refused."""
         data = clean(chunk.data)
         odd_bytes = b"\r" in data or b"\0" in data
-        if not odd_bytes and (columns := _columns(data)) is not None:
-            with suppress(KeyError, ValueError):
-                return self._rows(columns, chunk.first + np.arange(len(columns[0])), completed=0)
+        if not odd_bytes and (cells := _cells(data, self.width)) is not None:
+            return self._rows(chunk, cells, chunk.first + np.arange(len(cells[0])))
         lines = split_lines(chunk)
         texts, numbers, rejects, completed = [], [], [], 0
         for number, text in lines.numbered():
-            if not text.strip(b" "):
+            lost = self.width - 1 - text.count(b"\t")
+            if lost == self.width - 1 and not text.strip(b" "):
                 continue
-            if reject := _reject(chunk, number, text, alone=number == 1 and len(lines.texts) == 1):
-                rejects.append(reject)
-                if not skip:
-                    break
+            if (lost or odd_bytes) and (wrong := self._reject(chunk, number, text, alone=number == 1 == len(lines.texts))):
+                rejects.append(wrong)
                 continue
-            lost = COLUMNS - 1 - text.count(b"\t")
             completed += lost > 0
             texts.append(text + b"\t" * lost)
             numbers.append(number)
-        columns = _columns(b"\n".join(texts)) if texts else None
-        if columns is None:
-            # Only where no row is left: what Arrow does not read was refused above.
-            assert not texts, f"{chunk.path}: rows that are fine and cannot be read"
-            return Parsed(batch=concatenate([], FIELD_SIZE), numbers=np.empty(0, np.int64), rejects=tuple(rejects))
-        return replace(self._rows(columns, np.array(numbers), completed), rejects=tuple(rejects))
+        cells = _cells(b"\n".join(texts), self.width) if texts else [_none()] * self.width
+        assert cells is not None, f"{chunk.path}: rows of one width that cannot be read"
+        return self._rows(chunk, cells, np.array(numbers, np.int64), rejects, completed)
 
-    def _rows(self, columns: list[pa.DictionaryArray], numbers: NDArray[np.int64], completed: int) -> Parsed:
-        """Rows from their cells by column.
+    def _rows(
+        self,
+        chunk: Chunk,
+        cells: list[pa.DictionaryArray],
+        numbers: NDArray[np.int64],
+        rejects: Sequence[Reject] = (),
+        completed: int = 0,
+    ) -> RawRows:
+        """Rows of the right width from their cells by column; those with a wrong label or count are refused."""
+        fields = cells[self.labelled :]
+        labels = no_labels(len(numbers)) if self.columns.label is None else _looked_up(cells[0], _label).astype(np.float32)
+        counts = [_looked_up(column, _count) for column in fields[:COUNTS]]
+        right = ~np.logical_or.reduce([np.isinf(each) for each in (labels, *counts)])
+        arrays = [pa.array(labels), *(pa.array(each, from_pandas=True) for each in counts), *fields[COUNTS:]]
+        if self.columns.split is not None:
+            arrays.append(_text(fields[COUNTS + CRITEO.categorical.index(self.columns.split)]))
+        batch = pa.RecordBatch.from_arrays(arrays, names=[field.name for field in raw_schema(self.columns)])
+        if right.all():
+            return RawRows(batch=batch, numbers=numbers, rejects=tuple(rejects), completed=completed)
+        found = list(rejects)
+        for row in np.flatnonzero(~right).tolist():
+            text = b"\t".join(column[row].as_py() for column in cells)
+            wrong = self._reject(chunk, int(numbers[row]), text, alone=False)
+            assert wrong is not None, f"{chunk.path}, line {numbers[row]}: refused without a reason"
+            found.append(wrong)
+        return RawRows(
+            batch=batch.filter(pa.array(right)),
+            numbers=numbers[right],
+            rejects=tuple(sorted(found, key=lambda reject: reject.number)),
+            completed=completed,
+        )
 
-        Raises:
-            KeyError, ValueError: some label or count is wrong.
-        """
-        rows, missing_cells = len(numbers), 0
-        ids = np.empty((rows, FIELD_SIZE), np.int64)
-        values = np.ones((rows, FIELD_SIZE), np.float32)
-        labels = _looked_up(columns[0], LABELS, np.float32)
-        for column, known in enumerate(self._counts):
-            counts = _looked_up(columns[1 + column], known, np.float64)
-            missing = np.isnan(counts)
-            ids[:, column] = 2 * column + missing
-            values[:, column] = np.where(missing, 1.0, np.sign(counts) * np.log1p(np.abs(counts)))
-            missing_cells += int(missing.sum())
-        for column, remembered in enumerate(self._categories):
-            found = _looked_up(columns[1 + COUNTS + column], remembered, np.int64)
-            ids[:, COUNTS + column] = found
-            missing_cells += int((found == 2 * COUNTS + column).sum())
-        self._forget()
-        batch = Batch(labels=labels, ids=ids, values=values)
-        return Parsed(batch=batch, numbers=numbers, missing=missing_cells, completed=completed)
+    def _reject(self, chunk: Chunk, number: int, text: bytes, *, alone: bool) -> Reject | None:
+        """A line that is refused; None when it is fine."""
+        where = place(chunk.path, "line", number)
+        if problem := byte_problem(text, alone=alone):
+            return Reject(number, "bytes", f"{where}: {problem}")
+        found = self.row_problem(text.split(b"\t"))
+        return Reject(number, found[0], f"{where}: {found[1]}{looks_like(text, but_not='raw Criteo')}") if found else None
 
-    def _forget(self) -> None:
-        limit = _REMEMBERED_TOKENS // FIELD_SIZE
-        for counts in self._counts:
-            if len(counts) > limit:
-                counts.clear()
-        for categories in self._categories:
-            if len(categories) > limit:
-                categories.clear()
+    def row_problem(self, cells: list[bytes]) -> tuple[Reason, str] | None:
+        """Why a row is refused; None when it is fine."""
+        if problem := self.width_problem(cells):
+            return "columns", problem
+        if self.columns.label is not None and cells[0] not in _LABELS:
+            return "label", f"label {shown(cells[0])} is neither 0 nor 1"
+        for column, token in enumerate(islice(cells, self.labelled, self.labelled + COUNTS), start=1):
+            if not is_count(token):
+                return "cell", f"column I{column}: {shown(token)} is not a whole number"
+            if len(token) > _INT64_DIGITS:
+                return "cell", f"column I{column}: {shown(token)} has more than {_INT64_DIGITS} digits"
+        return None
+
+    def width_problem(self, cells: list[bytes]) -> str:
+        """Why a row of another width cannot be completed; empty when it can."""
+        found = len(cells)
+        expected = f"{self.width} columns expected ({'with' if self.labelled else 'without'} label), {found} found"
+        if found == 1:
+            return f"{expected}; cells must be separated by tabs, the line starts with {shown(cells[0])}"
+        if not self.labelled and found == self.width + 1 and cells[0] in _LABELS:
+            return f"{expected}; the label stands there: all rows must have one, or none"
+        lost_label = self.labelled and 1 + COUNTS <= found < self.width and (cells[0] not in _LABELS or not is_count(cells[COUNTS]))
+        if lost_label and (is_count(cells[0]) and all(map(is_count, cells[1:COUNTS]))):
+            return f"{expected}; the label is missing (such rows can be scored, not trained on), or the line lost a cell"
+        return "" if self.labelled + COUNTS <= found <= self.width else expected
 
 
-def _looked_up(cells: pa.DictionaryArray, meaning: dict[bytes, Any], kind: Any) -> NDArray[Any]:
+def has_labels(opening: bytes) -> bool:
+    """Whether the first row that is not blank has a label, by its width: one of 39 columns or less is taken to have none."""
+    rows = (line for line in clean(opening).split(b"\n") if line.strip(b" "))
+    return next(rows, b"").count(b"\t") >= FIELD_SIZE
+
+
+def _looked_up(cells: pa.DictionaryArray, meaning: "lru_cache[float]") -> NDArray[np.float64]:
     """What the cells of a column mean: each distinct token is looked up once."""
     tokens = cells.dictionary.to_pylist()
-    meanings: NDArray[Any] = np.fromiter(map(meaning.__getitem__, tokens), kind, len(tokens))[cells.indices.to_numpy()]
-    return meanings
+    found: NDArray[np.float64] = np.fromiter(map(meaning, tokens), np.float64, len(tokens))[cells.indices.to_numpy()]
+    return found
 
 
-def _columns(data: bytes) -> list[pa.DictionaryArray] | None:
+def _text(cells: pa.DictionaryArray) -> pa.Array:
+    """Cells as text, missing ones null; what is not UTF-8 is escaped."""
+    texts = [token.decode(errors="backslashreplace") or None for token in cells.dictionary.to_pylist()]
+    return pa.array(texts, pa.string()).take(cells.indices)
+
+
+def _none() -> pa.DictionaryArray:
+    return pa.array([], pa.binary()).dictionary_encode()
+
+
+def _cells(data: bytes, width: int) -> list[pa.DictionaryArray] | None:
     """Cells by column; None when rows differ in width. Nothing is converted: what a token means is decided here, not by Arrow."""
-    names = [str(column) for column in range(COLUMNS)]
+    names = [str(column) for column in range(width)]
     kind = pa.dictionary(pa.int32(), pa.binary())
     try:
         table = csv.read_csv(
@@ -190,12 +199,3 @@ def _columns(data: bytes) -> list[pa.DictionaryArray] | None:
     except pa.ArrowInvalid:
         return None
     return [column.chunk(0) for column in table.columns]
-
-
-def _reject(chunk: Chunk, number: int, text: bytes, *, alone: bool) -> Reject | None:
-    """A line that is refused."""
-    where = place(chunk.path, "line", number)
-    if problem := byte_problem(text, alone=alone):
-        return Reject(number, "bytes", f"{where}: {problem}")
-    found = row_problem(text.split(b"\t"))
-    return Reject(number, found[0], f"{where}: {found[1]}{looks_like(text, but_not='raw Criteo')}") if found else None

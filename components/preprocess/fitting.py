@@ -4,27 +4,25 @@ Rows are counted chunk by chunk, in as many processes as there are, and the coun
 same to the last bit: sums are exact integers, quantiles come from the rows with the smallest keys, ties are broken by token.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import get_args
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from components.errors import InvalidConfig, InvalidRecords
 from components.preprocess.columns import Columns
 from components.preprocess.moments import Moments, moments_of, quantile_edges, scaling_of
-from components.preprocess.transform import CategoryEncoding, CategoryField, NumberEncoding, NumberField, Transform, token_hash
+from components.preprocess.tokens import TokenCounts, added, tokens_of
+from components.preprocess.transform import CategoryEncoding, CategoryField, NumberEncoding, NumberField, Transform
 from components.records import LARGEST_TABLE
 
-# Distinct tokens of all columns together before rare ones are dropped; about 150 bytes each in a dictionary.
+# Distinct tokens of all columns together; about 30 bytes each, and as many again while counts are merged.
 MOST_TOKENS = 4_000_000
 # Rows whose numbers are kept for quantiles: the share of rows below an edge is then right within 0.4 % (two standard errors).
 SAMPLED_ROWS = 65_536
-# Distinct tokens of a hashed column up to which collisions are counted; beyond, they are worked out from an estimate.
-SAMPLED_TOKENS = 65_536
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,17 +55,20 @@ class Counts:
     """What some training rows hold. Of the parts only those are filled that the settings need.
 
     tokens: how often each token stands there, a column each (a vocabulary)
-    hashes: the smallest hashes of tokens, sorted, a column each (hashing)
     moments: a numeric column each (standard, min_max)
     keys [S], sample [S, columns]: numbers of the rows with the smallest keys (bucket)
     """
 
     rows: int
-    tokens: tuple[dict[bytes, int], ...] = ()
-    hashes: tuple[NDArray[np.uint64], ...] = ()
+    tokens: tuple[TokenCounts, ...] = ()
     moments: tuple[Moments, ...] = ()
     keys: NDArray[np.uint64]
     sample: NDArray[np.float64]
+
+
+def nothing_counted(columns: Columns) -> Counts:
+    """The counts of no rows."""
+    return Counts(rows=0, keys=np.empty(0, np.uint64), sample=np.empty((0, len(columns.numeric))))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,11 +79,16 @@ class Fitting:
     config: TransformConfig = TransformConfig()
     most_tokens: int = MOST_TOKENS
 
+    @property
+    def counts_rows(self) -> bool:
+        """Whether anything is learned from rows; else the settings alone make the transform."""
+        return self.config.categories == "vocabulary" or self.config.numbers != "log"
+
     def count(self, batch: pa.RecordBatch, keys_B: NDArray[np.uint64]) -> Counts:
         """What these training rows (raw_rows.py) hold; `keys_B` are those of keys.py."""
         numeric = len(self.columns.numeric)
         numbers = [batch.column(1 + place).to_numpy(zero_copy_only=False) for place in range(numeric)]
-        columns = [_flat(batch.column(1 + place)) for place in range(numeric, len(self.columns.fields))]
+        categorical = range(1 + numeric, 1 + len(self.columns.fields))
         vocabulary = self.config.categories == "vocabulary"
         scaling = self.config.numbers in ("standard", "min_max")
         keys, sample = np.empty(0, np.uint64), np.empty((0, numeric))
@@ -90,8 +96,7 @@ class Fitting:
             keys, sample = _smallest_keys(keys_B, np.stack(numbers, axis=1))
         return Counts(
             rows=batch.num_rows,
-            tokens=tuple(map(_token_counts, columns)) if vocabulary else (),
-            hashes=() if vocabulary else tuple(_token_hashes(salt, column) for salt, column in enumerate(columns)),
+            tokens=tuple(tokens_of(batch.column(place)).counts() for place in categorical) if vocabulary else (),
             moments=tuple(map(moments_of, numbers)) if scaling else (),
             keys=keys,
             sample=sample,
@@ -104,36 +109,30 @@ class Fitting:
             InvalidRecords: more distinct tokens than memory is meant to hold.
         """
         numeric, categorical = len(self.columns.numeric), len(self.columns.fields) - len(self.columns.numeric)
-        rows = 0
-        tokens: list[dict[bytes, int]] = [{} for _ in range(categorical)]
-        hashes = [np.empty(0, np.uint64)] * categorical
+        vocabulary, scaling = self.config.categories == "vocabulary", self.config.numbers in ("standard", "min_max")
+        rows, tokens = 0, []
         moments = [Moments()] * numeric
         waiting: list[tuple[NDArray[np.uint64], NDArray[np.float64]]] = []
         for part in parts:
             rows += part.rows
-            for found, new in zip(tokens, part.tokens, strict=False):
-                for token, count in new.items():
-                    found[token] = found.get(token, 0) + count
-            self._check_tokens(tokens)
-            for place, new_hashes in enumerate(part.hashes):
-                hashes[place] = _smallest_hashes(hashes[place], new_hashes)
+            tokens.append(part.tokens)
             moments = [each.plus(new) for each, new in zip(moments, part.moments or [Moments()] * numeric, strict=True)]
             waiting.append((part.keys, part.sample))
             # Sorting what is kept again for each small part would take longer than counting the part did.
             if sum(len(each) for each, _ in waiting) > 2 * SAMPLED_ROWS:
                 waiting = [_smallest_of(waiting)]
         keys, sample = _smallest_of([(np.empty(0, np.uint64), np.empty((0, numeric))), *waiting])
-        vocabulary, scaling = self.config.categories == "vocabulary", self.config.numbers in ("standard", "min_max")
+        merged = tuple(added([part[column] for part in tokens]) for column in range(categorical)) if vocabulary else ()
+        self._check_tokens(merged)
         return Counts(
             rows=rows,
-            tokens=tuple(tokens) if vocabulary else (),
-            hashes=() if vocabulary else tuple(hashes),
+            tokens=merged,
             moments=tuple(moments) if scaling else (),
             keys=keys,
             sample=sample,
         )
 
-    def _check_tokens(self, tokens: list[dict[bytes, int]]) -> None:
+    def _check_tokens(self, tokens: Sequence[TokenCounts]) -> None:
         if sum(map(len, tokens)) > self.most_tokens:
             most = max(range(len(tokens)), key=lambda place: len(tokens[place]))
             name = self.columns.fields[len(self.columns.numeric) + most]
@@ -146,9 +145,9 @@ class Fitting:
         """The transform that these counts make.
 
         Raises:
-            InvalidRecords: no rows, or more ids than a table may have.
+            InvalidRecords: no rows to learn from, or more ids than a table may have.
         """
-        if not counts.rows:
+        if self.counts_rows and not counts.rows:
             raise InvalidRecords("0 training rows: a transform is fitted on at least one; send more rows or hold fewer out")
         numbers: list[NumberField] = []
         free = 0
@@ -181,14 +180,10 @@ class Fitting:
 
     def _category(self, name: str, width: int, salt: int, counts: Counts, *, missing: int, free: int) -> CategoryField:
         if self.config.categories == "hash":
-            size = self.config.hash_size
-            distinct, rate = _collisions(counts.hashes[salt], size)
-            return CategoryField(
-                name=name, width=width, missing=missing, first=free, size=size, salt=salt, distinct=distinct, collision_rate=rate
-            )
+            return CategoryField(name=name, width=width, missing=missing, first=free, size=self.config.hash_size, salt=salt)
         found = counts.tokens[salt]
-        kept = sorted((-count, token) for token, count in found.items() if count >= self.config.min_count)
-        chosen = tuple(token.decode(errors="surrogateescape") for _, token in kept[: self.config.max_size or None])
+        kept = found.frequent(self.config.min_count, self.config.max_size)
+        chosen = tuple(token.decode(errors="surrogateescape") for token in kept)
         return CategoryField(
             name=name,
             width=width,
@@ -213,42 +208,23 @@ def _smallest_of(
     return _smallest_keys(np.concatenate([keys for keys, _ in parts]), np.concatenate([sample for _, sample in parts]))
 
 
-def _smallest_hashes(kept: NDArray[np.uint64], new: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The smallest of both, sorted, each once; after the first parts hardly any of the new ones is."""
-    if not len(kept):
-        return new[:SAMPLED_TOKENS]
-    places = np.minimum(np.searchsorted(kept, new), len(kept) - 1)
-    fresh = new[kept[places] != new]
-    if len(kept) >= SAMPLED_TOKENS:
-        fresh = fresh[fresh < kept[-1]]
-    return np.sort(np.concatenate([kept, fresh]))[:SAMPLED_TOKENS] if len(fresh) else kept
+@dataclass(kw_only=True)
+class Counting:
+    """The counts of parts that come one by one. Large ones are merged only as often as they double."""
+
+    fitting: Fitting
+    _parts: list[Counts] = field(default_factory=list)
+
+    def add(self, part: Counts) -> None:
+        self._parts.append(part)
+        if sum(map(_size, self._parts[1:])) > _size(self._parts[0]):
+            self._parts = [self.fitting.merge(self._parts)]
+
+    def total(self) -> Counts | None:
+        """All of them; None where there were none."""
+        return self.fitting.merge(self._parts) if self._parts else None
 
 
-def _flat(column: pa.Array) -> pa.Array:
-    """The tokens of a column, lists opened, without missing ones."""
-    tokens = (pc.list_flatten(column) if pa.types.is_list(column.type) else column).cast(pa.binary())
-    return tokens.filter(pc.greater(pc.binary_length(tokens), 0))
-
-
-def _token_counts(tokens: pa.Array) -> dict[bytes, int]:
-    counted = tokens.value_counts()
-    return dict(zip(counted.field("values").to_pylist(), counted.field("counts").to_pylist(), strict=True))
-
-
-def _token_hashes(salt: int, tokens: pa.Array) -> NDArray[np.uint64]:
-    distinct = tokens.unique().to_pylist()
-    hashes = np.fromiter((token_hash(salt, token) for token in distinct), np.uint64, len(distinct))
-    return np.unique(hashes)[:SAMPLED_TOKENS]
-
-
-def _collisions(hashes: NDArray[np.uint64], size: int) -> tuple[int, float]:
-    """How many distinct tokens there were, and the share of them whose id another one has too.
-
-    Counted where all hashes were kept. Beyond that the number is estimated by the largest kept one (Bar-Yossef et al. 2002, k
-    minimum values, right within 1 %), and the share by its expectation, 1 - (1 - 1/size)^(distinct - 1).
-    """
-    if len(hashes) < SAMPLED_TOKENS:
-        _, counts = np.unique(hashes % np.uint64(size), return_counts=True)
-        return len(hashes), float(counts[counts > 1].sum() / max(len(hashes), 1))
-    distinct = round((len(hashes) - 1) * 2.0**64 / float(hashes[-1]))
-    return distinct, float(-np.expm1((distinct - 1) * np.log1p(-1.0 / size))) if size > 1 else 1.0
+def _size(counts: Counts) -> int:
+    """Of what a merge copies."""
+    return 1 + len(counts.keys) + sum(map(len, counts.tokens))

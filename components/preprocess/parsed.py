@@ -54,7 +54,7 @@ class Parsed:
         rejects: rows that are not, in the order of the file.
         fatal: what makes the rest of the file unreadable after all these rows; empty when nothing does.
         missing, completed, repeated: cells that were empty; rows that lost cells at their end; rows with an id more than once.
-        unseen: tokens that the transform does not know.
+        unseen: tokens that the transform does not know. hashes: of the distinct tokens of each hashed column.
     """
 
     batch: Batch
@@ -65,6 +65,7 @@ class Parsed:
     completed: int = 0
     repeated: int = 0
     unseen: int = 0
+    hashes: tuple[NDArray[np.uint64], ...] = ()
 
 
 Parser = Callable[[Chunk], Parsed]

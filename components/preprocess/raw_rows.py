@@ -2,6 +2,7 @@
 
     0            the label, float32, 0 or 1; NaN in rows to score
     1 ..         the fields in the order of `Columns.fields`: float64 (numeric), string (categorical), list of string (multi-valued)
+                 (where text need not be UTF-8, dictionaries of binary, in which an empty token is missing)
     the last     what the split is by, as text, where a split column is declared
 
 Null is a missing cell. Columns are taken by place, because the last one may have the name of a field. Batches of this shape are
@@ -25,11 +26,15 @@ LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 
 @dataclass(frozen=True, kw_only=True)
 class RawRows:
-    """Rows of a part of a file, in its order: Arrow columns, the line or record of each row (int64 [B]), and what was refused."""
+    """Rows of a part of a file, in its order: Arrow columns, the line or record of each row (int64 [B]), and what was refused.
+
+    `completed` rows had lost cells at their end.
+    """
 
     batch: pa.RecordBatch
     numbers: NDArray[np.int64]
     rejects: tuple[Reject, ...] = ()
+    completed: int = 0
 
 
 def raw_schema(columns: Columns) -> pa.Schema:

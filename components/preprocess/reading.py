@@ -8,7 +8,6 @@ from components.errors import InvalidRecords
 from components.examples import peek_field_size
 from components.preprocess.chunks import Chunk, record_chunks, text_chunks
 from components.preprocess.config import PreprocessConfig
-from components.preprocess.criteo import FIELD_SIZE
 from components.preprocess.libffm import peek_fields
 from components.preprocess.libsvm import peek_pairs
 from components.preprocess.tables import Table
@@ -26,8 +25,6 @@ def readable(path: Path) -> Iterator[None]:
 
 def field_size_of(source_format: Format, path: Path, field_base: int) -> int:
     """Fields of a row, from the first rows of the first file."""
-    if source_format == "criteo":
-        return FIELD_SIZE
     if source_format == "libffm":
         return peek_fields(path, field_base)
     return peek_pairs(path) if source_format == "libsvm" else peek_field_size(path)

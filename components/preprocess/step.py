@@ -21,12 +21,11 @@ from components.errors import InvalidConfig, InvalidRecords
 from components.images import VERSION
 from components.manifest import MANIFEST, SPLITS, Manifest, Source, Split, SplitName, Statistics, write_manifest
 from components.preprocess.bounds import MemoryPlan, memory_bound, processes_for
-from components.preprocess.columns import read_columns
+from components.preprocess.collisions import with_collisions
 from components.preprocess.config import PreprocessConfig
 from components.preprocess.crew import Crew
-from components.preprocess.criteo import DEFAULT_FEATURE_SIZE
 from components.preprocess.delimited import Delimited
-from components.preprocess.fitting import Fitting
+from components.preprocess.fitting import Fitting, nothing_counted
 from components.preprocess.libffm import FieldLayout
 from components.preprocess.lines import file_digest, input_files
 from components.preprocess.progress import Progress
@@ -160,8 +159,7 @@ def scratch_folder(out: Path) -> Iterator[Path]:
 
 
 def work_of(config: PreprocessConfig, field_size: int, input_bytes: int, scratch: Path, memory: MemoryPlan) -> Work:
-    default_table = LARGEST_TABLE if config.holds_ids else DEFAULT_FEATURE_SIZE
-    schema = Schema(field_size=field_size, feature_size=config.feature_size or default_table, id_base=config.id_base)
+    schema = Schema(field_size=field_size, feature_size=config.feature_size or LARGEST_TABLE, id_base=config.id_base)
     return Work(
         format=config.format,
         schema=schema,
@@ -177,7 +175,7 @@ def work_of(config: PreprocessConfig, field_size: int, input_bytes: int, scratch
 
 def table_work(config: PreprocessConfig, files: list[Path], input_bytes: int, scratch: Path, memory: MemoryPlan) -> Work:
     """The work on a table, with its transform: the one that was named, or one that is fitted now."""
-    columns = read_columns(config.columns)
+    columns = config.table_columns
     form = Delimited(separator=config.separator, names=config.names)
     with readable(files[0]):
         table = open_table(columns, config.format, form, files)
@@ -187,8 +185,11 @@ def table_work(config: PreprocessConfig, files: list[Path], input_bytes: int, sc
         if transform.columns != columns:
             raise InvalidConfig(f"{config.transform}: was fitted for other columns; give those of its dataset, or fit another one")
     else:
-        fitting = Fitting(columns=columns, config=config.fitting)
-        transform = fitted(config, files, replace(work, fitting=fitting), memory.processes)
+        fitting = Fitting(columns=columns, config=config.table_fitting)
+        if fitting.counts_rows:
+            transform = fitted(config, files, replace(work, fitting=fitting), memory.processes)
+        else:
+            transform = fitting.fit(nothing_counted(columns))
     schema = Schema(field_size=transform.field_size, feature_size=transform.feature_size)
     return replace(work, transform=transform, schema=schema)
 
@@ -227,6 +228,8 @@ def preprocess(
             work = replace(work, layout=layout) if config.format == "libffm" else work
         crew = stack.enter_context(Crew(work, processes))
         gathered = gather(config, files, crew, progress, work.table)
+        if work.transform and not config.transform:
+            work = replace(work, transform=with_collisions(work.transform, gathered.tally.tokens))
         manifest = write_dataset(config, gathered, work, crew, out)
     for warning in manifest.warnings:
         log.warning("%s", warning)

@@ -6,7 +6,7 @@ The transform is fitted in a pass of its own over the training rows, unless one 
 import gzip
 import io
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby, islice
 from pathlib import Path
 from typing import Literal
@@ -19,6 +19,7 @@ from components.framing import scan_framed
 from components.preprocess.chunks import GZIP_MAGIC, Chunk, record_chunks, text_chunks
 from components.preprocess.columns import Columns
 from components.preprocess.conform import conform
+from components.preprocess.criteo import CATEGORIES, CRITEO, CriteoParser, has_labels
 from components.preprocess.delimited import Delimited, DelimitedParser, end_of_records, read_header
 from components.preprocess.named_examples import check_names, parse_named
 from components.preprocess.parquet import check_same_schema, parquet_schema, read_batches
@@ -32,7 +33,7 @@ _HEADER_BYTES = 1 << 20
 # Features that hold nothing are absent from a record, so that one record does not show all names.
 _PEEKED_RECORDS = 1000
 
-TableFormat = Literal["csv", "parquet", "tfrecord"]
+TableFormat = Literal["csv", "parquet", "tfrecord", "criteo"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,15 +41,17 @@ class Table:
     """How the files of a table are read.
 
     Attributes:
-        format: csv, parquet, or tfrecord with named features.
+        format: csv, parquet, tfrecord with named features, or raw criteo.
         form: of CSV.
         names: of CSV, the columns in the order of each file, by its index; the other formats name them in each row or file.
+        labelled: of criteo, whether a label stands in each row; of the others, `columns` say so.
     """
 
     columns: Columns
     format: TableFormat
     form: Delimited = field(default_factory=Delimited)
     names: tuple[tuple[str, ...], ...] = ()
+    labelled: bool = True
 
     def chunks(self, path: Path, file_index: int) -> Iterator[Chunk]:
         """Whole records of a file."""
@@ -57,6 +60,9 @@ class Table:
             return
         if self.format == "tfrecord":
             yield from record_chunks(path, file_index)
+            return
+        if self.format == "criteo":
+            yield from text_chunks(path, file_index)
             return
         size = path.stat().st_size
         for first, batch in read_batches(path, self.columns):
@@ -68,6 +74,8 @@ class Table:
 
     def raw_rows(self, chunk: Chunk) -> RawRows:
         """Rows of a chunk before they are transformed."""
+        if self.format == "criteo":
+            return CriteoParser(columns=self.columns, labelled=self.labelled).parse(chunk)
         if self.format == "tfrecord":
             return self._named_rows(chunk)
         if self.format == "parquet":
@@ -114,6 +122,13 @@ def open_table(columns: Columns, source_format: str, form: Delimited, files: lis
         raise InvalidConfig(
             f"columns: split {columns.split!r}: rows are divided by --validation-fraction only so far; leave it out"
         )
+    if source_format == "criteo":
+        if columns.split not in (None, *CRITEO.categorical):
+            raise InvalidConfig(f"split {columns.split!r}: rows of criteo are divided by one of {CATEGORIES} columns, C1, C2 ...")
+        table = Table(columns=columns, format="criteo")
+        # Rows to train on must have a label; rows to score may.
+        first = None if columns.label is not None else next(table.chunks(files[0], 0), None)
+        return table if first is None else replace(table, labelled=has_labels(first.data))
     if source_format == "tfrecord":
         for path in files:
             check_names(_first_records(path), columns, str(path))
@@ -161,7 +176,9 @@ def transformed(transform: Transform, raw: RawRows) -> Parsed:
         numbers=raw.numbers,
         rejects=raw.rejects,
         missing=int(applied.missing.sum()),
+        completed=raw.completed,
         unseen=int(applied.unseen.sum()),
+        hashes=applied.hashes,
     )
 
 

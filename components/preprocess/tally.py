@@ -1,10 +1,12 @@
 """What is counted of rows while they pass: sums that merge, so that each process counts its own."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from components.preprocess.collisions import TokenSketch
 from components.preprocess.parsed import Parsed
 from components.records import Batch
 
@@ -92,6 +94,7 @@ class Tally:
     repeated: int = 0
     unseen: int = 0
     distinct: DistinctIds = field(init=False)
+    tokens: list[TokenSketch] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.distinct = DistinctIds(self.field_size)
@@ -101,8 +104,15 @@ class Tally:
         self.completed += parsed.completed
         self.repeated += parsed.repeated
         self.unseen += parsed.unseen
+        self._add_tokens(parsed.hashes)
         if len(parsed.batch):
             self._add_rows(parsed.batch)
+
+    def _add_tokens(self, hashes: Sequence[NDArray[np.uint64]]) -> None:
+        """Of each hashed column the hashes of its tokens."""
+        self.tokens += [TokenSketch() for _ in range(len(hashes) - len(self.tokens))]
+        for sketch, new in zip(self.tokens, hashes, strict=False):
+            sketch.add(new)
 
     def _add_rows(self, batch: Batch) -> None:
         self.rows += len(batch)
@@ -120,3 +130,4 @@ class Tally:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self._stretch(other.smallest_id, other.largest_id, other.smallest_value, other.largest_value)
         self.distinct.merge(other.distinct)
+        self._add_tokens([sketch.hashes() for sketch in other.tokens])

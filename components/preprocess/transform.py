@@ -12,8 +12,7 @@ nothing; if it has no token at all, the first of these has value 1, as any missi
 The same object is saved with the dataset and with the model (transform_file.py): the next day's rows and serving use it as it is.
 """
 
-import hashlib
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -24,6 +23,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from components.preprocess.columns import Columns
+from components.preprocess.hashing import token_hashes
+from components.preprocess.tokens import Tokens, tokens_of
 from components.records import Batch
 
 NumberEncoding = Literal["log", "bucket", "standard", "min_max"]
@@ -48,7 +49,8 @@ class CategoryField:
     """A categorical or multi-valued column that takes `width` fields.
 
     Ids of tokens are `first` .. `first` + `size` - 1; hashed columns have no `vocabulary` and no id for `rare` tokens. `distinct`
-    tokens stood in the training rows; `collision_rate` is the share of them that share their id with another one of this column.
+    tokens stood in the rows that it was made for; `collision_rate` is the share of them that share their id with another one of
+    this column.
     """
 
     name: str
@@ -59,7 +61,7 @@ class CategoryField:
     salt: int
     rare: int | None = None
     vocabulary: tuple[str, ...] | None = None
-    distinct: int
+    distinct: int = 0
     collision_rate: float = 0.0
 
     @cached_property
@@ -67,16 +69,22 @@ class CategoryField:
         """The id of each token of the vocabulary."""
         return {to_bytes(token): self.first + place for place, token in enumerate(self.vocabulary or ())}
 
-    def id_of(self, token: bytes) -> int:
-        """The id of a token that is there."""
-        if self.rare is None:
-            return self.first + token_hash(self.salt, token) % self.size
-        return self.known.get(token, self.rare)
+    def looked_up(self, tokens: pa.BinaryArray) -> NDArray[np.int64]:
+        """The ids of tokens by the vocabulary."""
+        known, rare = self.known, self.rare
+        return np.fromiter((known.get(token, rare) for token in tokens.to_pylist()), np.int64, len(tokens))
+
+    def hashed(self, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """The ids of tokens by their hashes."""
+        return self.first + (hashes % np.uint64(self.size)).astype(np.int64)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Transform:
-    """Everything that is needed to turn a row of `columns` into ids and values. `rows` training rows were counted for it."""
+    """Everything that is needed to turn a row of `columns` into ids and values.
+
+    `rows` training rows were counted for it, 0 where the settings alone make it.
+    """
 
     columns: Columns
     numbers: tuple[NumberField, ...]
@@ -91,21 +99,20 @@ class Transform:
 
 @dataclass(frozen=True, kw_only=True)
 class Applied:
-    """Rows, and for each column (in the order of `Columns.fields`) how many cells were missing and how many tokens unknown."""
+    """Rows, and for each column (in the order of `Columns.fields`) how many cells were missing and how many tokens unknown.
+
+    `hashes` are those of the distinct tokens of each hashed column (collisions.py).
+    """
 
     rows: Batch
     missing: NDArray[np.int64]
     unseen: NDArray[np.int64]
+    hashes: tuple[NDArray[np.uint64], ...] = ()
 
 
 def to_bytes(token: str) -> bytes:
     """A token of a saved vocabulary as it stood in the source, which need not be UTF-8 in every format."""
     return token.encode(errors="surrogateescape")
-
-
-def token_hash(salt: int, token: bytes) -> int:
-    """64 bits, the same on every machine and day. Source of the idea: Weinberger et al. 2009, feature hashing."""
-    return int.from_bytes(hashlib.blake2b(token, digest_size=8, salt=salt.to_bytes(16, "little")).digest(), "little")
 
 
 def apply(transform: Transform, batch: pa.RecordBatch) -> Applied:
@@ -118,16 +125,24 @@ def apply(transform: Transform, batch: pa.RecordBatch) -> Applied:
     unseen = np.zeros_like(missing)
     for place, number in enumerate(numbers):
         missing[place] = _apply_number(number, batch.column(1 + place), ids[:, place], values[:, place])
+    columns = batch.columns[1 + len(numbers) : 1 + len(missing)]
+    tokens = [tokens_of(column) for column in columns]
+    found, hashes = _ids_of(categories, tokens)
     at = len(numbers)
-    for place, category in enumerate(categories, start=len(numbers)):
-        fields, column = slice(at, at + category.width), batch.column(1 + place)
-        fill = _apply_list if pa.types.is_list(column.type) else _apply_category
-        missing[place] = fill(category, column, ids[:, fields], values[:, fields])
+    for place, category in enumerate(categories):
+        fields, column = slice(at, at + category.width), columns[place]
+        cells = np.append(found[place], category.missing)[tokens[place].places]
+        counted = len(numbers) + place
+        if pa.types.is_list(column.type):
+            missing[counted] = _fill_lists(category, column, cells, ids[:, fields], values[:, fields])
+        else:
+            ids[:, at] = cells
+            missing[counted] = np.count_nonzero(cells == category.missing)
         if category.rare is not None:
-            unseen[place] = int((ids[:, fields] == category.rare).sum())
+            unseen[counted] = np.count_nonzero(cells == category.rare)
         at += category.width
     labels = batch.column(0).to_numpy(zero_copy_only=False).astype(np.float32)
-    return Applied(rows=Batch(labels=labels, ids=ids, values=values), missing=missing, unseen=unseen)
+    return Applied(rows=Batch(labels=labels, ids=ids, values=values), missing=missing, unseen=unseen, hashes=hashes)
 
 
 def _apply_number(field: NumberField, column: pa.Array, ids_B: NDArray[np.int64], values_B: NDArray[np.float32]) -> int:
@@ -155,31 +170,38 @@ def _scaled(field: NumberField, numbers: NDArray[np.float64]) -> NDArray[np.floa
         return np.clip((numbers - field.shift) / field.scale, -largest, largest)
 
 
-def _ids_of(field: CategoryField, column: pa.Array) -> NDArray[np.int64]:
-    """The id of each cell; a token is looked up once, however often it stands there."""
-    encoded = column.dictionary_encode()
-    tokens = encoded.dictionary.cast(pa.binary()).to_pylist()
-    lookup = np.array([*map(_lookup(field), tokens), field.missing], np.int64)
-    found: NDArray[np.int64] = lookup[pc.fill_null(encoded.indices, len(tokens)).to_numpy(zero_copy_only=False)]
-    return found
+def _ids_of(
+    fields: Sequence[CategoryField], tokens: Sequence[Tokens]
+) -> tuple[list[NDArray[np.int64]], tuple[NDArray[np.uint64], ...]]:
+    """The id of each distinct token, by column; and the hashes of those that stand in a row, of hashed columns."""
+    hashed = [place for place, field in enumerate(fields) if field.rare is None]
+    # All columns together, because numpy takes longer to begin than to hash the few tokens of one.
+    hashes = _hashes([fields[place].salt for place in hashed], [tokens[place].distinct for place in hashed])
+    by_place = dict(zip(hashed, hashes, strict=True))
+    ids = [
+        field.hashed(by_place[place]) if place in by_place else field.looked_up(tokens[place].distinct)
+        for place, field in enumerate(fields)
+    ]
+    return ids, tuple(each[tokens[place].stands()] for place, each in by_place.items())
 
 
-def _lookup(field: CategoryField) -> Callable[[bytes], int]:
-    # An empty cell is missing in every format; not all of their readers say null.
-    return lambda token: field.id_of(token) if token else field.missing
+def _hashes(salts: Sequence[int], tokens: Sequence[pa.BinaryArray]) -> list[NDArray[np.uint64]]:
+    if not salts:
+        return []
+    lengths = [len(own) for own in tokens]
+    together = token_hashes(pa.concat_arrays(tokens), np.repeat(np.array(salts, np.uint64), lengths))
+    return np.split(together, np.cumsum(lengths)[:-1])
 
 
-def _apply_category(field: CategoryField, column: pa.Array, ids_BF: NDArray[np.int64], values_BF: NDArray[np.float32]) -> int:
-    ids_BF[:, 0] = _ids_of(field, column)
-    return int((ids_BF[:, 0] == field.missing).sum())
-
-
-def _apply_list(field: CategoryField, column: pa.Array, ids_BF: NDArray[np.int64], values_BF: NDArray[np.float32]) -> int:
+def _fill_lists(
+    field: CategoryField, column: pa.Array, tokens: NDArray[np.int64], ids_BF: NDArray[np.int64], values_BF: NDArray[np.float32]
+) -> int:
+    """The ids of all tokens of a multi-valued column into the fields of their rows; how many rows have none."""
     lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False).astype(np.int64)
     row = np.repeat(np.arange(len(lengths)), lengths)
     slot = np.arange(len(row)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     ids_BF[:], values_BF[:] = field.missing, 0.0
-    ids_BF[row, slot] = _ids_of(field, pc.list_flatten(column))
+    ids_BF[row, slot] = tokens
     values_BF[row, slot] = 1.0
     empty = lengths == 0
     values_BF[empty, 0] = 1.0

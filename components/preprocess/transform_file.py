@@ -31,25 +31,36 @@ def _canonical(document: object) -> str:
     return json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
+def _document(transform: Transform) -> dict[str, Any]:
+    """The transform as JSON has it. Not by `asdict`, which copies each token of a vocabulary."""
+    parts = {name: [_fields_of(part) for part in getattr(transform, name)] for name in ("numbers", "categories")}
+    return {**_fields_of(transform), **parts, "columns": asdict(transform.columns)}
+
+
+def _fields_of(part: Transform | NumberField | CategoryField) -> dict[str, Any]:
+    return {field.name: getattr(part, field.name) for field in fields(part)}
+
+
 def transform_digest(transform: Transform) -> str:
     """SHA-256 of the canonical form: two datasets may be trained together only if theirs are equal."""
-    return hashlib.sha256(_canonical(asdict(transform)).encode()).hexdigest()
+    return hashlib.sha256(_canonical(_document(transform)).encode()).hexdigest()
 
 
 def encoding_digest(transform: Transform) -> str:
     """SHA-256 of what decides which ids and values a row gets: a model can score rows if its transform has the same."""
 
     def deciding(part: Any) -> Any:
-        if isinstance(part, (list, tuple)):
+        if isinstance(part, list):
             return [deciding(each) for each in part]
         return {key: deciding(value) for key, value in part.items() if key not in TOLD} if isinstance(part, dict) else part
 
-    return hashlib.sha256(_canonical(deciding(asdict(transform))).encode()).hexdigest()
+    return hashlib.sha256(_canonical(deciding(_document(transform))).encode()).hexdigest()
 
 
 def write_transform(path: Path, transform: Transform) -> None:
     """Write the file, whole or not at all."""
-    content, digest = _canonical(asdict(transform)), transform_digest(transform)
+    content = _canonical(_document(transform))
+    digest = hashlib.sha256(content.encode()).hexdigest()
     opening = f'{{"format":"{FORMAT}","format_version":{FORMAT_VERSION},"sha256":"{digest}",'
     opening += f'"encodes":"{encoding_digest(transform)}","transform":'
     write_text_atomic(path, f"{opening}{content}}}\n")

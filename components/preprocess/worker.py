@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from components.manifest import SplitName
 from components.preprocess.chunks import Chunk
-from components.preprocess.criteo import CriteoParser
-from components.preprocess.fitting import Counts, Fitting
+from components.preprocess.fitting import Counting, Counts, Fitting
 from components.preprocess.keys import below, row_keys
 from components.preprocess.libffm import FieldLayout
 from components.preprocess.libffm import parse_chunk as parse_libffm
@@ -111,8 +110,6 @@ def parser_of(reading: Reading) -> Parser:
         return lambda chunk: transformed(transform, table.raw_rows(chunk))
     if reading.layout:
         return partial(parse_libffm, layout=reading.layout, schema=reading.schema)
-    if reading.format == "criteo":
-        return partial(CriteoParser(reading.schema).parse, skip=reading.skip)
     return partial(parse_libsvm if reading.format == "libsvm" else parse_tfrecord, schema=reading.schema, skip=reading.skip)
 
 
@@ -125,7 +122,7 @@ class Worker:
     _parser: Parser = field(init=False)
     _spill: SpillWriter = field(init=False)
     _tally: Tally = field(init=False)
-    _counts: Counts | None = None
+    _counting: Counting | None = None
 
     def __post_init__(self) -> None:
         self._parser = parser_of(self.work)
@@ -148,13 +145,13 @@ class Worker:
         raw = table.raw_rows(chunk)
         keys = row_keys(self.work.seed, chunk.file_index, raw.numbers)
         training = ~below(keys, self.work.validation_fraction)
-        found = fitting.count(raw.batch.filter(pa.array(training)), keys[training])
-        self._counts = fitting.merge([self._counts, found] if self._counts else [found])
+        self._counting = self._counting or Counting(fitting=fitting)
+        self._counting.add(fitting.count(raw.batch.filter(pa.array(training)), keys[training]))
         return _told(chunk, len(raw.numbers), untransformed(raw, self.work.schema.field_size))
 
     def counted(self, _: None) -> Counts | None:
         """What this worker counted; None where it had no chunk."""
-        return self._counts
+        return self._counting.total() if self._counting else None
 
     def finish(self, _: None) -> tuple[Tally, NDArray[np.int64]]:
         """What this worker counted, when all chunks are parsed: rows, and rows by split and bucket."""

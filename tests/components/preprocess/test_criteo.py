@@ -1,19 +1,20 @@
 """Raw Criteo rows: cells never shift, and every kind of wrong row is named by line, column and cell."""
 
-import hashlib
-import math
+import gzip
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import pytest
 
-from components.errors import InvalidConfig, InvalidRecords
 from components.preprocess.chunks import text_chunks
-from components.preprocess.criteo import FIELD_SIZE, CriteoParser, category_id
-from components.preprocess.parsed import Parsed, rows_of
-from components.records import Batch, Schema, concatenate
+from components.preprocess.columns import Columns
+from components.preprocess.criteo import CRITEO
+from components.preprocess.delimited import Delimited
+from components.preprocess.raw_rows import RawRows
+from components.preprocess.tables import Table, open_table
 
-SCHEMA = Schema(field_size=FIELD_SIZE, feature_size=1000)
+TO_SCORE = CRITEO.unlabelled()
 COUNTS = [str(number) for number in range(1, 14)]
 CATEGORIES = [f"{number:08x}" for number in range(0xABCDEF00, 0xABCDEF00 + 26)]
 
@@ -26,15 +27,27 @@ def replaced(cells: list[str], index: int, cell: str) -> list[str]:
     return [*cells[:index], cell, *cells[index + 1 :]]
 
 
-def parse(path: Path) -> Parsed:
+def parse(path: Path, columns: Columns = CRITEO, *, labelled: bool = True) -> RawRows:
     """What the only chunk of a file holds."""
     [chunk] = text_chunks(path)
-    return CriteoParser(SCHEMA).parse(chunk, skip=False)
+    return Table(columns=columns, format="criteo", labelled=labelled).raw_rows(chunk)
 
 
-def read(path: Path) -> Batch:
-    parser = CriteoParser(SCHEMA)
-    return concatenate((rows_of(lambda each: parser.parse(each, skip=False), chunk) for chunk in text_chunks(path)), FIELD_SIZE)
+def cells_of(rows: RawRows) -> list[list[Any]]:
+    """Cells by row, None where there is none."""
+    columns = [[None if cell == b"" else cell for cell in column.to_pylist()] for column in rows.batch.columns]
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
+def read(path: Path) -> list[list[Any]]:
+    """Rows of a file that are all fine."""
+    rows = parse(path)
+    assert not rows.rejects
+    return cells_of(rows)
+
+
+def refusals(path: Path, columns: Columns = CRITEO, *, labelled: bool = True) -> list[str]:
+    return [reject.message for reject in parse(path, columns, labelled=labelled).rejects]
 
 
 def written(folder: Path, *lines: str | bytes) -> Path:
@@ -43,70 +56,76 @@ def written(folder: Path, *lines: str | bytes) -> Path:
     return path
 
 
-def test_the_id_table(tmp_path: Path) -> None:
-    batch = read(written(tmp_path, row()))
-    assert batch.labels.tolist() == [1]
-    assert batch.ids[0, :13].tolist() == [0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24]
-    np.testing.assert_array_equal(batch.values[0, :13], np.array([math.log(1 + number) for number in range(1, 14)], np.float32))
-    # By the documented rule: BLAKE2b of the token, 8 bytes, the column as salt, little-endian, over the ids after the reserved 52.
-    salted = hashlib.blake2b(b"abcdef02", digest_size=8, salt=bytes([2]) + bytes(15)).digest()
-    assert batch.ids[0, 13 + 2] == 52 + int.from_bytes(salted, "little") % (1000 - 52)
-    assert batch.values[0, 13:].tolist() == [1] * 26
+WHOLE = [1.0, *map(float, COUNTS), *map(str.encode, CATEGORIES)]
 
 
-def test_missing_cells_have_ids_of_their_own(tmp_path: Path) -> None:
-    parsed = parse(written(tmp_path, "0" + "\t" * 39))
-    batch = parsed.batch
-    assert batch.labels.tolist() == [0]
-    assert batch.ids[0].tolist() == [2 * column + 1 for column in range(13)] + [26 + column for column in range(26)]
-    assert batch.values[0].tolist() == [1] * 39
-    assert parsed.missing == 39
+def test_a_cell_is_a_label_a_number_or_bytes(tmp_path: Path) -> None:
+    path = written(tmp_path, row(), row(label="0"))
+    assert read(path) == [WHOLE, [0.0, *WHOLE[1:]]]
+    assert parse(path).numbers.tolist() == [1, 2]
+
+
+def test_missing_cells_are_none(tmp_path: Path) -> None:
+    assert read(written(tmp_path, "0" + "\t" * 39)) == [[0.0] + [None] * 39]
 
 
 def test_cells_do_not_shift_at_a_missing_first_or_last_cell(tmp_path: Path) -> None:
     first = row(counts=replaced(COUNTS, 0, ""))
     last = row(categories=replaced(replaced(CATEGORIES, 25, ""), 24, ""))
-    whole, without_first, without_last = read(written(tmp_path, row(), first, last)).ids
-    assert without_first.tolist() == [1, *whole[1:]]
-    assert without_last.tolist() == [*whole[:37], 26 + 24, 26 + 25]
+    whole, without_first, without_last = read(written(tmp_path, row(), first, last))
+    assert whole == WHOLE
+    assert without_first == [1.0, None, *WHOLE[2:]]
+    assert without_last == [*WHOLE[:38], None, None]
 
 
 def test_a_row_that_lost_its_trailing_tabs_is_completed(tmp_path: Path) -> None:
     padded = row(categories=[*CATEGORIES[:22], "", "", "", ""])
     bare = row(categories=["", *[""] * 25])
     parsed = parse(written(tmp_path, padded, padded.rstrip("\t"), bare, bare.rstrip("\t")))
-    batch = parsed.batch
-    assert batch.ids[0].tolist() == batch.ids[1].tolist()
-    assert batch.ids[2].tolist() == batch.ids[3].tolist()
+    assert cells_of(parsed) == [[*WHOLE[:36], *[None] * 4]] * 2 + [[*WHOLE[:14], *[None] * 26]] * 2
     assert parsed.completed == 2
-    assert parsed.missing == 4 + 4 + 26 + 26
+    assert not parsed.rejects
 
 
 def test_counts_below_zero_keep_their_sign_and_zero_is_a_count(tmp_path: Path) -> None:
-    batch = read(written(tmp_path, row(counts=["-2", "0", "-0", "007", "9" * 18, *COUNTS[5:]])))
-    expected = [-math.log(3), 0.0, 0.0, math.log(8), math.log(10**18)]
-    np.testing.assert_allclose(batch.values[0, :5], expected, rtol=1e-6)
-    assert batch.ids[0, :5].tolist() == [0, 2, 4, 6, 8]
+    [cells] = read(written(tmp_path, row(counts=["-2", "0", "-0", "007", "9" * 18, *COUNTS[5:]])))
+    assert cells[1:6] == [-2.0, 0.0, 0.0, 7.0, 1e18]
 
 
-def test_a_category_is_any_text_and_depends_on_its_column(tmp_path: Path) -> None:
-    odd = ["北京", "a b", " ", "NA", "1.5", "ab" * 50, "ABCDEF06", "é", *CATEGORIES[8:25], "same"]
-    batch = read(written(tmp_path, row(categories=odd), row(categories=["same", *odd[1:]])))
-    assert batch.ids[0, 13:].tolist() == [category_id(column, token.encode(), 1000) for column, token in enumerate(odd)]
-    assert category_id(0, b"same", 2**31 - 1) != category_id(25, b"same", 2**31 - 1)
-    assert batch.ids[:, 13:].min() >= 52
-    assert batch.ids[:, 13:].max() < 1000
+def test_a_category_is_any_text(tmp_path: Path) -> None:
+    odd = ["北京", "a b", " ", "NA", "1.5", "ab" * 50, "ABCDEF06", "é", '"quoted', "a,b", *CATEGORIES[10:]]
+    assert read(written(tmp_path, row(categories=odd))) == [[*WHOLE[:14], *(token.encode() for token in odd)]]
 
 
 def test_blank_lines_are_no_rows(tmp_path: Path) -> None:
-    assert len(read(written(tmp_path, row(), "", "  ", row(), "", ""))) == 2
+    parsed = parse(written(tmp_path, row(), "", "  ", row(), "", ""))
+    assert cells_of(parsed) == [WHOLE] * 2
+    assert parsed.numbers.tolist() == [1, 4]
+
+
+def test_line_ends_of_windows_are_no_cells(tmp_path: Path) -> None:
+    path = tmp_path / "in.tsv"
+    path.write_bytes(f"{row()}\r\n{row()}\r\n".encode())
+    assert read(path) == [WHOLE] * 2
 
 
 def test_many_rows_come_back_in_order(tmp_path: Path) -> None:
     lines = [row(label=str(number % 2), counts=[str(number), *COUNTS[1:]]) for number in range(5000)]
-    batch = read(written(tmp_path, *lines))
-    np.testing.assert_array_equal(batch.labels, np.arange(5000) % 2)
-    np.testing.assert_allclose(batch.values[:, 0], np.log1p(np.arange(5000)), rtol=1e-6)
+    found = read(written(tmp_path, *lines))
+    assert [cells[:2] for cells in found] == [[number % 2, number] for number in range(5000)]
+
+
+def test_wrong_rows_leave_the_others_as_they_are(tmp_path: Path) -> None:
+    """Of any width, and with the numbers of their lines."""
+    lines = [row(), row(label="7"), row(), "1\t2", row(counts=replaced(COUNTS, 2, "x")), row().rstrip("\t"), row()]
+    parsed = parse(written(tmp_path, *lines))
+    assert cells_of(parsed) == [WHOLE] * 4
+    assert parsed.numbers.tolist() == [1, 3, 6, 7]
+    assert [(reject.number, reject.reason) for reject in parsed.rejects] == [(2, "label"), (4, "columns"), (5, "cell")]
+    # Rows of the right width are first read all together.
+    parsed = parse(written(tmp_path, *lines[:3], *lines[4:]))
+    assert [(reject.number, reject.reason) for reject in parsed.rejects] == [(2, "label"), (4, "cell")]
+    assert parsed.numbers.tolist() == [1, 3, 5, 6]
 
 
 WITHOUT_LABEL = row().removeprefix("1\t")
@@ -118,7 +137,10 @@ WITHOUT_LABEL = row().removeprefix("1\t")
         (WITHOUT_LABEL, "40 columns expected (with label), 39 found"),
         ("\t" + "\t".join(WITHOUT_LABEL.split("\t")[1:]), "40 columns expected (with label), 39 found"),
         ("\t" * 38, "40 columns expected (with label), 39 found"),
-        ("\t".join(WITHOUT_LABEL.split("\t")[:37]), "40 columns expected (with label), 37 found; the label is missing"),
+        (
+            "\t".join(WITHOUT_LABEL.split("\t")[:37]),
+            "40 columns expected (with label), 37 found; the label is missing (such rows can",
+        ),
         (row() + "\t", "40 columns expected (with label), 41 found"),
         ("1\t2\t3", "40 columns expected (with label), 3 found"),
         ("1", "40 columns expected (with label), 1 found; cells must be separated by tabs, the line starts with '1'"),
@@ -157,10 +179,10 @@ WITHOUT_LABEL = row().removeprefix("1\t")
 )
 def test_a_wrong_row_is_named_by_file_line_column_and_cell(tmp_path: Path, line: str, reason: str) -> None:
     path = written(tmp_path, row(), "", line, row(label="worse"), "1\t2")
-    with pytest.raises(InvalidRecords) as caught:
-        read(path)
-    assert str(caught.value).startswith(f"{path}, line 3: {reason}")
-    assert len(str(caught.value)) < 400
+    found = refusals(path)
+    assert found[0].startswith(f"{path}, line 3: {reason}")
+    assert len(found[0]) < 400
+    assert [message.split(":")[0] for message in found[1:]] == [f"{path}, line 4", f"{path}, line 5"]
 
 
 @pytest.mark.parametrize(
@@ -176,25 +198,72 @@ def test_a_wrong_row_is_named_by_file_line_column_and_cell(tmp_path: Path, line:
     ],
 )
 def test_another_format_is_called_by_its_name(tmp_path: Path, line: str, kind: str) -> None:
-    with pytest.raises(InvalidRecords, match=r"in\.tsv, line 1: ") as caught:
-        read(written(tmp_path, line, row()))
-    assert kind in str(caught.value)
+    path = written(tmp_path, line, row())
+    [message] = refusals(path)
+    assert message.startswith(f"{path}, line 1: ")
+    assert kind in message
 
 
 def test_damaged_utf8_is_a_category_like_any_other_and_shown_escaped_in_a_refusal(tmp_path: Path) -> None:
     good, bad = row(categories=["X", *CATEGORIES[1:]]).encode(), row(counts=["X", *COUNTS[1:]]).encode()
-    assert len(read(written(tmp_path, good.replace(b"X", b"\xff\xfe")))) == 1
-    with pytest.raises(InvalidRecords, match=r"column I1: '\\\\xff\\\\xfe' is not a whole number"):
-        read(written(tmp_path, bad.replace(b"X", b"\xff\xfe")))
+    assert read(written(tmp_path, good.replace(b"X", b"\xff\xfe"))) == [[*WHOLE[:14], b"\xff\xfe", *WHOLE[15:]]]
+    [message] = refusals(written(tmp_path, bad.replace(b"X", b"\xff\xfe")))
+    assert "column I1: '\\\\xff\\\\xfe' is not a whole number" in message
+
+
+def test_rows_to_score_have_no_label_or_one_that_is_passed_over(tmp_path: Path) -> None:
+    short = WITHOUT_LABEL.rsplit("\t", 2)[0]
+    bare = parse(written(tmp_path, WITHOUT_LABEL, short, "", "\t" * 38), TO_SCORE, labelled=False)
+    assert [cells[1:] for cells in cells_of(bare)] == [WHOLE[1:], [*WHOLE[1:38], None, None], [None] * 39]
+    assert (bare.numbers.tolist(), bare.completed, bare.rejects) == ([1, 2, 4], 1, ())
+    with_label = parse(written(tmp_path, row(label="?"), row()), TO_SCORE)
+    assert [cells[1:] for cells in cells_of(with_label)] == [WHOLE[1:]] * 2
+    for rows in (bare, with_label):
+        assert all(label != label for label in rows.batch.column(0).to_pylist())
 
 
 @pytest.mark.parametrize(
-    ("schema", "reason"),
+    ("line", "reason"),
     [
-        (Schema(field_size=13, feature_size=1000), "field_size 13: criteo rows have 39 fields"),
-        (Schema(field_size=39, feature_size=52), "feature_size 52: criteo needs more than 52"),
+        (row(), "39 columns expected (without label), 40 found; the label stands there: all rows must have one, or none"),
+        ("\t" * 39, "39 columns expected (without label), 40 found"),
+        (WITHOUT_LABEL.rsplit("\t", 27)[0], "39 columns expected (without label), 12 found"),
+        ("x" + WITHOUT_LABEL, "column I1: 'x1' is not a whole number"),
+        (WITHOUT_LABEL.replace("\t", ","), "39 columns expected (without label), 1 found; cells must be separated by tabs"),
     ],
 )
-def test_a_table_that_cannot_hold_the_rows_is_refused(schema: Schema, reason: str) -> None:
-    with pytest.raises(InvalidConfig, match=reason):
-        CriteoParser(schema)
+def test_a_wrong_row_to_score_is_named(tmp_path: Path, line: str, reason: str) -> None:
+    path = written(tmp_path, WITHOUT_LABEL, line)
+    [message] = refusals(path, TO_SCORE, labelled=False)
+    assert message.startswith(f"{path}, line 2: {reason}")
+
+
+@pytest.mark.parametrize("line", [row(), WITHOUT_LABEL])
+def test_rows_without_label_in_the_place_of_labelled_ones_are_refused_and_the_other_way_round(tmp_path: Path, line: str) -> None:
+    path, labelled = written(tmp_path, line), line == row()
+    assert not refusals(path, TO_SCORE, labelled=labelled)
+    assert "label" in refusals(path, TO_SCORE, labelled=not labelled)[0]
+
+
+@pytest.mark.parametrize(
+    ("lines", "labelled"),
+    [([row()], True), (["", "  ", row()], True), ([WITHOUT_LABEL, row()], False), ([""], False)],
+)
+def test_the_first_row_to_score_tells_whether_labels_are_there(tmp_path: Path, lines: list[str], labelled: bool) -> None:
+    path = written(tmp_path, *lines, "")
+    packed = tmp_path / "in.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    for each in (path, packed):
+        assert open_table(TO_SCORE, "criteo", Delimited(), [each]).labelled == labelled
+        assert open_table(CRITEO, "criteo", Delimited(), [each]).labelled
+
+
+def test_what_the_split_is_by_is_text(tmp_path: Path) -> None:
+    path = written(
+        tmp_path,
+        row(),
+        row(categories=["", *CATEGORIES[1:]]),
+        row(categories=["X", *CATEGORIES[1:]]).encode().replace(b"X", b"\xff"),
+    )
+    texts = parse(path, replace(CRITEO, split="C1")).batch.column(40)
+    assert texts.to_pylist() == [CATEGORIES[0], None, "\\xff"]

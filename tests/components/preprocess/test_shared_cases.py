@@ -11,11 +11,13 @@ from components.errors import InvalidRecords
 from components.manifest import Manifest, read_manifest, read_split
 from components.preprocess.chunks import text_chunks
 from components.preprocess.config import PreprocessConfig
-from components.preprocess.criteo import COUNTS, FIELD_SIZE, CriteoParser, category_id
+from components.preprocess.criteo import CRITEO
+from components.preprocess.delimited import Delimited
 from components.preprocess.libsvm import parse_libsvm, parse_row
 from components.preprocess.lines import read_lines
 from components.preprocess.repeats import row_hashes
 from components.preprocess.step import preprocess
+from components.preprocess.tables import Table, open_table
 from components.records import Batch, Schema, concatenate
 
 SHARED = Path(__file__).parents[4] / "shared"
@@ -49,24 +51,22 @@ def shards(dataset: Path) -> dict[str, bytes]:
 
 
 def test_01_cells_of_a_raw_tsv_stand_in_their_columns() -> None:
-    schema = Schema(field_size=FIELD_SIZE, feature_size=100_000)
-    batch = CriteoParser(schema).parse(next(text_chunks(TSV / "train.tsv")), skip=False).batch
+    batch = Table(columns=CRITEO, format="criteo").raw_rows(next(text_chunks(TSV / "train.tsv"))).batch
     rows = json.loads((TSV / "expected.json").read_text())
-    assert batch.labels.tolist() == [row["label_in_train"] for row in rows]
-    for ids, values, row in zip(batch.ids, batch.values, rows, strict=True):
-        counts, categories = row["dense"], row["cat"]
-        assert ids[:COUNTS].tolist() == [2 * column + (count is None) for column, count in enumerate(counts)]
-        expected = [1.0 if count is None else np.sign(count) * np.log1p(abs(count)) for count in counts]
-        np.testing.assert_allclose(values[:COUNTS], expected, rtol=1e-6)
-        assert ids[COUNTS:].tolist() == [
-            26 + column if token is None else category_id(column, token.encode(), 100_000)
-            for column, token in enumerate(categories)
-        ]
+    assert batch.column(0).to_pylist() == [row["label_in_train"] for row in rows]
+    for index, row in enumerate(rows):
+        cells = [column[index].as_py() for column in batch.columns]
+        assert cells[1:14] == row["dense"]
+        assert [token.decode() or None for token in cells[14:]] == row["cat"]
 
 
 def test_01_rows_without_label_are_no_training_data(tmp_path: Path) -> None:
     reason = refusal(tmp_path, TSV / "test_nolabel.tsv", format="criteo")
     assert reason.startswith(", line 1: 40 columns expected (with label), 39 found")
+    table = open_table(CRITEO.unlabelled(), "criteo", Delimited(), [TSV / "test_nolabel.tsv"])
+    found = table.raw_rows(next(text_chunks(TSV / "test_nolabel.tsv")))
+    assert (table.labelled, found.rejects) == (False, ())
+    assert len(found.numbers) == len((TSV / "test_nolabel.tsv").read_bytes().splitlines())
 
 
 @pytest.mark.parametrize("name", ["crlf.csv", "crlf_noeol.csv", "bom_lf.csv", "blank_tail.csv", "lf.csv.gz", "gz_named_csv.csv"])

@@ -238,7 +238,7 @@ def test_names_stand_for_a_header(tmp_path: Path) -> None:
         ({"format": "csv", "columns": COLUMNS, "feature_size": 9}, "leave them out"),
         ({"format": "csv", "columns": COLUMNS, "id_base": 1}, "hold no ids"),
         ({"format": "csv", "columns": COLUMNS, "separator": ":"}, "separator"),
-        ({"format": "criteo", "columns": COLUMNS}, "for tables"),
+        ({"format": "criteo", "columns": COLUMNS}, "its columns are known"),
         ({"format": "libsvm", "transform": "transform.json"}, "for tables"),
         ({"format": "libsvm", "field_base": 1}, "for libffm"),
         ({"format": "libffm", "values_per_field": 0}, "at least 1 is needed"),

@@ -18,11 +18,13 @@ from hypothesis import strategies as st
 from components.errors import InvalidConfig, InvalidRecords
 from components.preprocess import fitting
 from components.preprocess.columns import Columns, MultiValued
-from components.preprocess.fitting import Counts, Fitting, TransformConfig
+from components.preprocess.criteo import CRITEO
+from components.preprocess.fitting import Counting, Counts, Fitting, TransformConfig, nothing_counted
+from components.preprocess.hashing import token_hash
 from components.preprocess.keys import row_keys
 from components.preprocess.moments import exact_sum, quantile_edges
 from components.preprocess.raw_rows import rows_from_cells
-from components.preprocess.transform import Applied, Transform, apply, token_hash
+from components.preprocess.transform import Applied, Transform, apply
 from components.preprocess.transform_file import encoding_digest, read_transform, transform_digest, write_transform
 from components.records import Schema, check_batch
 from components.transforms import encoding_of
@@ -86,22 +88,18 @@ def test_hashed_columns_share_their_ids_and_each_has_its_own_salt() -> None:
 
 
 def test_ids_of_criteo_are_those_that_the_readme_documents() -> None:
-    """The row followed through in components/preprocess/README.md, of which datasets and models exist already."""
-    columns = Columns(
-        label="label",
-        numeric=tuple(f"I{i}" for i in range(1, 14)),
-        categorical=tuple(f"C{i}" for i in range(1, 27)),
-    )
-    fit = Fitting(columns=columns, config=TransformConfig(hash_size=200_000 - 52))
+    """The row followed through in components/preprocess/README.md; XXH64 of the tokens by the xxhash package of Python."""
+    fit = Fitting(columns=CRITEO)
+    assert not fit.counts_rows
     cells: list[list[Any]] = [[1.0], [5.0], [None], [-2.0], [0.0], [1382.0], *[[None]] * 8]
     cells += [["68fd1e64"], ["80e26c9b"], *[[None]] * 24]
-    rows = rows_from_cells(cells, columns)
-    transform = fit.fit(fit.merge([fit.count(rows, np.zeros(1, np.uint64))]))
-    found = apply(transform, rows).rows
-    assert transform.feature_size == 200_000
+    transform = fit.fit(nothing_counted(CRITEO))
+    found = apply(transform, rows_from_cells(cells, CRITEO)).rows
+    assert transform.feature_size == 200_052
     assert found.ids[0, :5].tolist() == [0, 3, 4, 6, 8]
     np.testing.assert_allclose(found.values[0, :5], [1.7918, 1, -1.0986, 0, 7.2320], atol=5e-5)
-    assert found.ids[0, 13:16].tolist() == [79105, 35955, 28]
+    tokens = [0x5D3CCD85C9C22FE4, 0xD1540616D053418F]
+    assert found.ids[0, 13:16].tolist() == [52 + tokens[0] % 200_000, 52 + tokens[1] % 200_000, 28] == [28568, 198147, 28]
 
 
 @pytest.mark.parametrize(
@@ -194,10 +192,9 @@ CONFIG = st.builds(
 
 @pytest.fixture(scope="module", params=[10, None], ids=["sampled", "whole"])
 def samples(request: pytest.FixtureRequest) -> Iterator[None]:
-    """With bounds so low that ten rows reach them, and with those that are set."""
+    """With a bound so low that ten rows reach it, and with the one that is set."""
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("SAMPLED_ROWS", "SAMPLED_TOKENS"):
-            patch.setattr(fitting, name, request.param or getattr(fitting, name))
+        patch.setattr(fitting, "SAMPLED_ROWS", request.param or fitting.SAMPLED_ROWS)
         yield
 
 
@@ -210,8 +207,11 @@ def test_counts_merge_in_any_order_and_grouping(
     bounds = list(zip([0, *edges], [*edges, len(rows)], strict=True))
     parts = data.draw(st.permutations([counted(fit, rows[start:end], start) for start, end in bounds]))
     whole = fit.fit(counted(fit, rows))
-    middle = len(parts) // 2
-    for merged in (fit.merge(parts), fit.merge([fit.merge(parts[:middle]), fit.merge(parts[middle:])])):
+    middle, counting = len(parts) // 2, Counting(fitting=fit)
+    for part in parts:
+        counting.add(part)
+    for merged in (fit.merge(parts), fit.merge([fit.merge(parts[:middle]), fit.merge(parts[middle:])]), counting.total()):
+        assert merged is not None
         assert merged.rows == len(rows)
         assert transform_digest(fit.fit(merged)) == transform_digest(whole)
 
@@ -227,31 +227,6 @@ def test_any_later_row_is_one_that_a_model_can_read(rows: list[Row], later: list
     np.testing.assert_array_equal(found.rows.values, np.concatenate([each.values for each in alone]))
 
 
-def test_collisions_are_counted_per_column() -> None:
-    """Ids found by hand: the share of tokens of a column whose id another token of the same column has."""
-    tokens = [f"t{i}" for i in range(60)]
-    columns = Columns(label="y", categorical=("c",))
-    fit = Fitting(columns=columns, config=TransformConfig(hash_size=100))
-    field = fit.fit(fit.count(rows_from_cells([[0.0] * 120, tokens * 2], columns), np.zeros(120, np.uint64))).categories[0]
-    places = [token_hash(0, token.encode()) % 100 for token in tokens]
-    assert field.distinct == 60
-    assert field.collision_rate == sum(places.count(place) > 1 for place in places) / 60
-
-
-def test_collisions_of_many_tokens_are_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
-    tokens = [f"t{i}" for i in range(20_000)]
-    columns = Columns(label="y", categorical=("c",))
-    fit = Fitting(columns=columns, config=TransformConfig(hash_size=30_000))
-    rows = rows_from_cells([[0.0] * 20_000, tokens], columns)
-    exact = fit.fit(fit.count(rows, np.zeros(20_000, np.uint64))).categories[0]
-    monkeypatch.setattr(fitting, "SAMPLED_TOKENS", 2000)
-    estimated = fit.fit(fit.count(rows, np.zeros(20_000, np.uint64))).categories[0]
-    assert exact.distinct == 20_000
-    assert estimated.distinct == pytest.approx(20_000, rel=0.1)
-    assert exact.collision_rate == pytest.approx(1 - (1 - 1 / 30_000) ** 19_999, abs=0.02)
-    assert estimated.collision_rate == pytest.approx(exact.collision_rate, abs=0.05)
-
-
 def test_a_vocabulary_has_a_bound() -> None:
     fit = Fitting(columns=COLUMNS, config=TransformConfig(categories="vocabulary"), most_tokens=5)
     with pytest.raises(InvalidRecords, match=r"column 'c': more than 5 distinct tokens in all columns, 3 of them here; hash the"):
@@ -259,10 +234,13 @@ def test_a_vocabulary_has_a_bound() -> None:
     Fitting(columns=COLUMNS, config=TransformConfig(categories="vocabulary"), most_tokens=6).merge([counted(fit, DAY_1)])
 
 
-def test_no_rows_fit_nothing() -> None:
-    fit = Fitting(columns=COLUMNS)
+@pytest.mark.parametrize("settings", [{"categories": "vocabulary"}, {"numbers": "standard"}, {"numbers": "bucket"}])
+def test_no_rows_fit_nothing(settings: dict[str, Any]) -> None:
+    fit = Fitting(columns=COLUMNS, config=TransformConfig(**settings))
+    assert fit.counts_rows
     with pytest.raises(InvalidRecords, match="0 training rows"):
         fit.fit(fit.merge([]))
+    assert Counting(fitting=fit).total() is None
     assert apply(fitted(), batch([])).rows.ids.shape == (0, 5)
 
 
