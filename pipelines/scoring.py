@@ -72,9 +72,9 @@ def open_source(model: Path, inputs: Sequence[str], reading_options: Mapping[str
         named = {"columns": columns_text(transform.columns)} if source_format in ("csv", "parquet", "tfrecord") else {}
         config = PreprocessConfig(**reading_options, **named)
         if not config.is_table:
-            raise InvalidConfig(f"format {source_format}: {model} was trained on columns; give csv, parquet or tfrecord")
+            raise InvalidConfig(f"format {source_format}: {model} was trained on columns; give criteo, csv, parquet or tfrecord")
         return Source(config=config, reading=reading_of_columns(config, files, transform), files=files)
-    if source_format in ("csv", "parquet"):
+    if source_format in ("criteo", "csv", "parquet"):
         raise InvalidConfig(f"format {source_format}: {model} has no {TRANSFORM}: it was trained on ids; give their format")
     schema = Schema(field_size=card.field_size, feature_size=card.feature_size, id_base=card.id_base)
     config = PreprocessConfig(**reading_options, id_base=card.id_base)

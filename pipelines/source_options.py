@@ -60,12 +60,12 @@ def source_options(command: Command) -> Command:
         click.option("--hash-size", type=int, default=200_000, help="ids that all hashed columns share"),
         click.option("--categories", type=click.Choice(["hash", "vocabulary"]), default="hash"),
         click.option(
-            "--transform", default="", help="csv, parquet: transform.json of an earlier dataset or model; else one is fitted"
+            "--transform", default="", help="transform.json of an earlier dataset or model of columns; else one is fitted"
         ),
         click.option("--columns", default="", help="of csv, parquet, named features: JSON file, or 'label=click; numeric=price'"),
         click.option("--validation-fraction", type=float, default=0.1, help="share of the rows that is held out"),
         click.option("--id-base", type=int, default=0, help="the smallest id of libsvm and tfrecord input, 0 or 1"),
-        click.option("--feature-size", type=int, default=0, help="rows of the id table; 0 = from the data (criteo: 200,000)"),
+        click.option("--feature-size", type=int, default=0, help="rows of the id table; 0 = from the data or transform"),
         click.option("--field-size", type=int, default=0, help="fields of a row; 0 = from the first row (criteo: 39)"),
     ):
         command = option(command)

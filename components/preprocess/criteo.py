@@ -8,7 +8,7 @@ Some published files lost their trailing tabs: a shorter row is completed with m
 Array suffix: B rows.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
@@ -85,7 +85,8 @@ class CriteoParser:
             lost = self.width - 1 - text.count(b"\t")
             if lost == self.width - 1 and not text.strip(b" "):
                 continue
-            if (lost or odd_bytes) and (wrong := self._reject(chunk, number, text, alone=number == 1 == len(lines.texts))):
+            tidy = not odd_bytes and (lost == 0 or self._lost_cells_only(text, lost))
+            if not tidy and (wrong := self._reject(chunk, number, text, alone=number == 1 == len(lines.texts))):
                 rejects.append(wrong)
                 continue
             completed += lost > 0
@@ -107,7 +108,9 @@ class CriteoParser:
         fields = cells[self.labelled :]
         labels = no_labels(len(numbers)) if self.columns.label is None else _looked_up(cells[0], _label).astype(np.float32)
         counts = [_looked_up(column, _count) for column in fields[:COUNTS]]
-        right = ~np.logical_or.reduce([np.isinf(each) for each in (labels, *counts)])
+        right = ~np.isinf(labels)
+        for each in counts:
+            right &= ~np.isinf(each)
         arrays = [pa.array(labels), *(pa.array(each, from_pandas=True) for each in counts), *fields[COUNTS:]]
         if self.columns.split is not None:
             arrays.append(_text(fields[COUNTS + CRITEO.categorical.index(self.columns.split)]))
@@ -126,6 +129,12 @@ class CriteoParser:
             rejects=tuple(sorted(found, key=lambda reject: reject.number)),
             completed=completed,
         )
+
+    def _lost_cells_only(self, text: bytes, lost: int) -> bool:
+        """Whether a shorter row lacks nothing but cells at its end; what it has is looked at with all other rows."""
+        if not 0 < lost <= CATEGORIES:
+            return False
+        return not self.labelled or (text[:2] in (b"0\t", b"1\t") and is_count(text.split(b"\t", 1 + COUNTS)[COUNTS]))
 
     def _reject(self, chunk: Chunk, number: int, text: bytes, *, alone: bool) -> Reject | None:
         """A line that is refused; None when it is fine."""
@@ -168,7 +177,7 @@ def has_labels(opening: bytes) -> bool:
     return next(rows, b"").count(b"\t") >= FIELD_SIZE
 
 
-def _looked_up(cells: pa.DictionaryArray, meaning: "lru_cache[float]") -> NDArray[np.float64]:
+def _looked_up(cells: pa.DictionaryArray, meaning: Callable[[bytes], float]) -> NDArray[np.float64]:
     """What the cells of a column mean: each distinct token is looked up once."""
     tokens = cells.dictionary.to_pylist()
     found: NDArray[np.float64] = np.fromiter(map(meaning, tokens), np.float64, len(tokens))[cells.indices.to_numpy()]
@@ -187,6 +196,8 @@ def _none() -> pa.DictionaryArray:
 
 def _cells(data: bytes, width: int) -> list[pa.DictionaryArray] | None:
     """Cells by column; None when rows differ in width. Nothing is converted: what a token means is decided here, not by Arrow."""
+    if data.startswith(b"\n") or b"\n\n" in data:
+        return None  # which Arrow would take for rows of empty cells
     names = [str(column) for column in range(width)]
     kind = pa.dictionary(pa.int32(), pa.binary())
     try:

@@ -123,6 +123,8 @@ def open_table(columns: Columns, source_format: str, form: Delimited, files: lis
             f"columns: split {columns.split!r}: rows are divided by --validation-fraction only so far; leave it out"
         )
     if source_format == "criteo":
+        if (columns.numeric, columns.categorical, columns.multi_valued) != (CRITEO.numeric, CRITEO.categorical, ()):
+            raise InvalidConfig("format criteo: rows are wanted of other columns than raw Criteo has (I1..I13, C1..C26)")
         if columns.split not in (None, *CRITEO.categorical):
             raise InvalidConfig(f"split {columns.split!r}: rows of criteo are divided by one of {CATEGORIES} columns, C1, C2 ...")
         table = Table(columns=columns, format="criteo")

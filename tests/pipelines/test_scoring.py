@@ -22,8 +22,10 @@ from components.errors import InvalidConfig, InvalidRecords, NotPromotable
 from components.examples import encode_example
 from components.framing import frame
 from components.preprocess.config import PreprocessConfig
-from components.preprocess.fitting import TransformConfig
+from components.preprocess.criteo import CRITEO
+from components.preprocess.fitting import Fitting, TransformConfig, nothing_counted
 from components.preprocess.step import preprocess
+from components.preprocess.transform_file import write_transform
 from pipelines import scoring
 from pipelines.scoring import HEADER, Scored, open_source, score_rows
 from pipelines.source_options import reading_options
@@ -52,13 +54,13 @@ def expected(sums: Sequence[float | None], tolerance: float = 1e-6) -> Any:
     return [None if each is None else pytest.approx(1 / (1 + math.exp(-each)), rel=tolerance) for each in sums]
 
 
-def write_model(model: Path, *, transform: Path | None = None, field_size: int, id_base: int = 0) -> Path:
+def write_model(model: Path, *, transform: Path | None = None, field_size: int, id_base: int = 0, scale: int = 10) -> Path:
     class Linear(tf.Module):  # type: ignore[misc]
         @tf.function(
             input_signature=[tf.TensorSpec([None, None], tf.int64, "ids"), tf.TensorSpec([None, None], tf.float32, "values")]
         )
         def serve(self, ids: Any, values: Any) -> Any:
-            return {"probability": tf.sigmoid(tf.reduce_sum(tf.cast(ids, tf.float32) / 10 * values, axis=1))}
+            return {"probability": tf.sigmoid(tf.reduce_sum(tf.cast(ids, tf.float32) / scale * values, axis=1))}
 
     module = Linear()
     tf.saved_model.save(module, str(model / "saved_model"), signatures={"serving_default": module.serve})
@@ -228,7 +230,30 @@ def test_records_of_ids_keep_their_order_across_chunks_and_batches(
     assert counted.rows == 40_000
 
 
-@pytest.mark.parametrize("source_format", ["libsvm", "libffm", "criteo"])
+@pytest.mark.parametrize("labels", [(), (b"1", b"?")], ids=["unlabelled", "labelled"])
+def test_raw_criteo_is_scored_with_and_without_labels(tmp_path: Path, labels: tuple[bytes, ...]) -> None:
+    write_transform(tmp_path / "transform.json", Fitting(columns=CRITEO).fit(nothing_counted(CRITEO)))
+    model = write_model(tmp_path / "model", transform=tmp_path / "transform.json", field_size=39, scale=1000)
+    # Ids of missing cells: 1, 3 .. 25 of the counts, and 26 .. 51 of the categories; of a count that is there 0, of value ln 3.
+    rows = [b"\t" * 38, b"2" + b"\t" * 12, b"x" + b"\t" * 38]
+    lines = [
+        b"\t".join([*([label] if label else []), row])
+        for label, row in zip([*labels, b"0"] if labels else [b""] * 3, rows, strict=True)
+    ]
+    (tmp_path / "day").write_bytes(b"\n".join(lines))
+    found, counted = scored(model, tmp_path / "day", format="criteo", on_bad_row="skip")
+    whole = (sum(range(1, 26, 2)) + sum(range(26, 52))) / 1000
+    assert found == [*expected([whole, whole - 0.001]), None]
+    assert (counted.rows, counted.skipped) == (2, 1)
+
+
+def test_a_model_of_other_columns_takes_no_raw_criteo(of_columns: Path, tmp_path: Path) -> None:
+    (tmp_path / "day").write_bytes(b"\t" * 38)
+    with pytest.raises(InvalidConfig, match="other columns than raw Criteo has"):
+        scored(of_columns, tmp_path / "day", format="criteo")
+
+
+@pytest.mark.parametrize("source_format", ["libsvm", "libffm"])
 def test_a_model_of_columns_takes_no_ids(of_columns: Path, tmp_path: Path, source_format: str) -> None:
     (tmp_path / "day").write_text("1 3:1\n")
     with pytest.raises(InvalidConfig, match=f"format {source_format}: .* was trained on columns"):

@@ -56,6 +56,7 @@ def written(folder: Path, *lines: str | bytes) -> Path:
     return path
 
 
+WITHOUT_LABEL = row().removeprefix("1\t")
 WHOLE = [1.0, *map(float, COUNTS), *map(str.encode, CATEGORIES)]
 
 
@@ -101,6 +102,9 @@ def test_blank_lines_are_no_rows(tmp_path: Path) -> None:
     parsed = parse(written(tmp_path, row(), "", "  ", row(), "", ""))
     assert cells_of(parsed) == [WHOLE] * 2
     assert parsed.numbers.tolist() == [1, 4]
+    for lines in (["", WITHOUT_LABEL], [WITHOUT_LABEL, "", ""], [WITHOUT_LABEL, "", WITHOUT_LABEL]):
+        parsed = parse(written(tmp_path, *lines), TO_SCORE, labelled=False)
+        assert parsed.numbers.tolist() == [number for number, line in enumerate(lines, 1) if line]
 
 
 def test_line_ends_of_windows_are_no_cells(tmp_path: Path) -> None:
@@ -126,9 +130,6 @@ def test_wrong_rows_leave_the_others_as_they_are(tmp_path: Path) -> None:
     parsed = parse(written(tmp_path, *lines[:3], *lines[4:]))
     assert [(reject.number, reject.reason) for reject in parsed.rejects] == [(2, "label"), (4, "cell")]
     assert parsed.numbers.tolist() == [1, 3, 5, 6]
-
-
-WITHOUT_LABEL = row().removeprefix("1\t")
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from components.examples import encode_example
 from components.framing import frame
 from components.manifest import MANIFEST, Manifest, read_manifest, read_split
 from components.preprocess.config import PreprocessConfig
+from components.preprocess.fitting import TransformConfig
 from components.preprocess.repeats import row_hashes
 from components.preprocess.step import preprocess
 from components.records import ENCODINGS, Batch, Encoding, concatenate, write_shard
@@ -187,7 +188,7 @@ def test_completed_criteo_rows_are_a_warning_and_missing_cells_are_counted(tmp_p
     (tmp_path / "in").write_bytes(b"1" + b"\t" * 13 + b"\n0" + b"\t" * 39 + b"\n")
     manifest = run(tmp_path, tmp_path / "in", format="criteo")
     assert "1 rows had fewer than 40 columns; the cells at their end were taken as missing" in manifest.warnings
-    assert (manifest.statistics.missing, manifest.schema.feature_size) == (78, 200_000)
+    assert (manifest.statistics.missing, manifest.schema.feature_size) == (78, 200_052)
 
 
 @pytest.fixture
@@ -401,6 +402,14 @@ def test_a_file_that_fails_while_it_is_read_is_one_line(tmp_path: Path, format: 
         ({"feature_size": 2**31}, "feature_size 2147483648: must be in 1..2147483647"),
         ({"id_base": 2}, "id_base 2: must be 0 or 1"),
         ({"format": "criteo", "id_base": 1}, "id_base 1: criteo rows hold no ids"),
+        ({"format": "criteo", "field_size": 13}, "field_size 13: criteo rows have 39 fields"),
+        ({"format": "criteo", "feature_size": 52}, "feature_size 52: criteo needs more than 52"),
+        (
+            {"format": "criteo", "feature_size": 999, "transform": "t.json"},
+            "feature_size 999: other settings",
+        ),
+        ({"format": "criteo", "feature_size": 999, "fitting": TransformConfig(hash_size=9)}, "feature_size 999: other settings"),
+        ({"format": "criteo", "feature_size": 999, "fitting": TransformConfig(categories="vocabulary")}, "feature_size 999: other"),
     ],
 )
 def test_a_wrong_setting_is_refused_before_any_file_is_read(settings: dict[str, Any], reason: str) -> None:
