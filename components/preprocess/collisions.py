@@ -35,7 +35,8 @@ class TokenSketch:
     def hashes(self) -> NDArray[np.uint64]:
         """Those that are kept, sorted."""
         if self._waiting:
-            self._kept = np.unique(np.concatenate([self._kept, *self._waiting]))[:SAMPLED_TOKENS]
+            together = np.sort(np.concatenate([self._kept, *self._waiting]))
+            self._kept = together[np.append(True, together[1:] != together[:-1])][:SAMPLED_TOKENS]
             self._waiting = []
         return self._kept
 

@@ -96,12 +96,12 @@ class Crew:
         while self._processes:
             self._processes.pop().stop()
 
-    def each(self, method: str) -> list[Any]:
+    def each(self, method: str, argument: Any = None) -> list[Any]:
         """What every worker returns."""
         if self._own:
-            return [getattr(self._own, method)(None)]
+            return [getattr(self._own, method)(argument)]
         for process in self._processes:
-            process.ask(method, None)
+            process.ask(method, argument)
         return [process.answer() for process in self._processes]
 
     def ordered(self, method: str, items: Iterable[Any]) -> Iterator[Any]:

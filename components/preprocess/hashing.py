@@ -12,6 +12,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from components.preprocess.tokens import token_offsets
+
 Words = NDArray[np.uint64]
 _1, _2, _3, _4, _5 = (
     np.uint64(prime)
@@ -39,9 +41,8 @@ def _by_length(tokens: pa.BinaryArray) -> Iterator[tuple[NDArray[np.int64], NDAr
     """The places of tokens of the same length, and their bytes, uint8 [n, length]."""
     if not len(tokens):
         return
-    _, offset_buffer, data = tokens.buffers()
-    offsets = np.frombuffer(offset_buffer, np.int32)[tokens.offset : tokens.offset + len(tokens) + 1].astype(np.int64)
-    octets = np.frombuffer(data, np.uint8) if data else np.empty(0, np.uint8)
+    data = tokens.buffers()[2]
+    offsets, octets = token_offsets(tokens).astype(np.int64), np.frombuffer(data, np.uint8) if data else np.empty(0, np.uint8)
     lengths = np.diff(offsets)
     order = np.argsort(lengths, kind="stable")
     found, firsts = np.unique(lengths[order], return_index=True)

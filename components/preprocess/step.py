@@ -56,8 +56,8 @@ class Gathered:
     counts: NDArray[np.int64]
 
 
-def fitted(config: PreprocessConfig, files: Sequence[Path], work: Work, processes: int) -> Transform:
-    """The transform of all training rows, which are read for it once.
+def fitted(config: PreprocessConfig, files: Sequence[Path], crew: Crew, work: Work) -> Work:
+    """The work with the transform of all training rows, which are read for it once; the crew is at that work.
 
     Raises:
         InvalidRecords: naming file and line or row of the first wrong one.
@@ -65,11 +65,17 @@ def fitted(config: PreprocessConfig, files: Sequence[Path], work: Work, processe
     fitting, table = work.fitting, work.table
     assert fitting is not None
     assert table is not None
-    with Crew(work, processes) as crew:
-        _read(config, files, crew, "count", Progress(files), table)
-        transform = fitting.fit(fitting.merge(found for found in crew.each("counted") if found))
+    _read(config, files, crew, "count", Progress(files), table)
+    transform = fitting.fit(fitting.merge(found for found in crew.each("counted") if found))
     log.info("fitted the transform on %d training rows: %d ids", transform.rows, transform.feature_size)
-    return transform
+    known = with_transform(work, transform)
+    crew.each("take", known)
+    return known
+
+
+def with_transform(work: Work, transform: Transform) -> Work:
+    schema = Schema(field_size=transform.field_size, feature_size=transform.feature_size)
+    return replace(work, transform=transform, schema=schema, fitting=None)
 
 
 def _read(
@@ -174,7 +180,7 @@ def work_of(config: PreprocessConfig, field_size: int, input_bytes: int, scratch
 
 
 def table_work(config: PreprocessConfig, files: list[Path], input_bytes: int, scratch: Path, memory: MemoryPlan) -> Work:
-    """The work on a table, with its transform: the one that was named, or one that is fitted now."""
+    """The work on a table, with its transform, or with the fitting of one that rows decide."""
     columns = config.table_columns
     form = Delimited(separator=config.separator, names=config.names)
     with readable(files[0]):
@@ -184,14 +190,9 @@ def table_work(config: PreprocessConfig, files: list[Path], input_bytes: int, sc
         transform = read_transform(Path(config.transform))
         if transform.columns != columns:
             raise InvalidConfig(f"{config.transform}: was fitted for other columns; give those of its dataset, or fit another one")
-    else:
-        fitting = Fitting(columns=columns, config=config.table_fitting)
-        if fitting.counts_rows:
-            transform = fitted(config, files, replace(work, fitting=fitting), memory.processes)
-        else:
-            transform = fitting.fit(nothing_counted(columns))
-    schema = Schema(field_size=transform.field_size, feature_size=transform.feature_size)
-    return replace(work, transform=transform, schema=schema)
+        return with_transform(work, transform)
+    fitting = Fitting(columns=columns, config=config.table_fitting)
+    return replace(work, fitting=fitting) if fitting.counts_rows else with_transform(work, fitting.fit(nothing_counted(columns)))
 
 
 def preprocess(
@@ -227,6 +228,8 @@ def preprocess(
             work = work_of(config, layout.field_size, progress.total_bytes, scratch, memory)
             work = replace(work, layout=layout) if config.format == "libffm" else work
         crew = stack.enter_context(Crew(work, processes))
+        if work.fitting:
+            work = fitted(config, files, crew, work)
         gathered = gather(config, files, crew, progress, work.table)
         if work.transform and not config.transform:
             work = replace(work, transform=with_collisions(work.transform, gathered.tally.tokens))

@@ -5,6 +5,7 @@ Array suffix: N tokens.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +18,7 @@ class Tokens:
     """The tokens of some cells: `distinct` ones, binary [N], and of each cell the place among them, N where there is no token."""
 
     distinct: pa.BinaryArray
-    places: NDArray[np.int64]
+    places: NDArray[np.integer[Any]]
 
     def stands(self) -> NDArray[np.bool_]:
         """Whether each stands in a row; a dictionary may also have tokens of rows that were taken out, bool [N]."""
@@ -36,13 +37,19 @@ class Tokens:
 def tokens_of(column: pa.Array) -> Tokens:
     """The tokens of a column of raw rows (raw_rows.py), lists opened. An empty token is none: not every reader says null."""
     encoded = (pc.list_flatten(column) if pa.types.is_list(column.type) else column).dictionary_encode()
-    distinct = encoded.dictionary.cast(pa.binary())
-    places = pc.fill_null(encoded.indices, len(distinct)).to_numpy(zero_copy_only=False).astype(np.int64)
-    there = pc.greater(pc.binary_length(distinct), 0).to_numpy(zero_copy_only=False)
+    distinct, indices = encoded.dictionary.cast(pa.binary()), encoded.indices
+    places = (pc.fill_null(indices, len(distinct)) if indices.null_count else indices).to_numpy()
+    there = np.diff(token_offsets(distinct)) > 0
     if there.all():
         return Tokens(distinct=distinct, places=places)
     renumbered = np.append(np.where(there, np.cumsum(there) - 1, there.sum()), there.sum())
     return Tokens(distinct=distinct.filter(pa.array(there)), places=renumbered[places])
+
+
+def token_offsets(tokens: pa.BinaryArray) -> NDArray[np.int32]:
+    """Where in the buffer of its bytes each token starts, and the last one ends, int32 [N + 1]."""
+    offsets: NDArray[np.int32] = np.frombuffer(tokens.buffers()[1], np.int32)[tokens.offset : tokens.offset + len(tokens) + 1]
+    return offsets
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,6 +15,7 @@ The same object is saved with the dataset and with the model (transform_file.py)
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import repeat
 from typing import Literal
 
 import numpy as np
@@ -71,8 +72,8 @@ class CategoryField:
 
     def looked_up(self, tokens: pa.BinaryArray) -> NDArray[np.int64]:
         """The ids of tokens by the vocabulary."""
-        known, rare = self.known, self.rare
-        return np.fromiter((known.get(token, rare) for token in tokens.to_pylist()), np.int64, len(tokens))
+        # No Python of ours runs a token: this is done for every distinct token of every chunk.
+        return np.fromiter(map(self.known.get, tokens.to_pylist(), repeat(self.rare)), np.int64, len(tokens))
 
     def hashed(self, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
         """The ids of tokens by their hashes."""

@@ -28,6 +28,13 @@ from components.records import Batch
 
 IDS = 1_000_000
 PART_ROWS = 50_000
+# What is run: its name, the format, and what else is said.
+RUNS = (
+    ("libsvm", "libsvm", ("--feature-size", str(IDS))),
+    ("criteo", "criteo", ()),
+    ("criteo with vocabulary", "criteo", ("--categories", "vocabulary")),
+    ("tfrecord", "tfrecord", ("--feature-size", str(IDS))),
+)
 RUN = "import sys; from pipelines.command import main; sys.argv = ['ctrflow', *sys.argv[1:]]; main()"
 SCRIPT = """
 import sys, time
@@ -110,6 +117,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--script-rows", type=int, default=20_000)
+    parser.add_argument("--only", action="append", choices=[name for name, _, _ in RUNS], help="of the runs; may be given again")
     parser.add_argument("--inputs", type=Path, help="folder of inputs that an earlier run left there, or to leave them in")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as work:
@@ -124,9 +132,10 @@ def main() -> None:
             done = subprocess.run(script, check=True, capture_output=True, text=True)
             by_hand = float(done.stdout)
             print(f"| script, {arguments.script_rows:,} rows | {by_hand:,.0f} | | | 1.0 |", flush=True)
-            for name, path in files.items():
-                table = () if name == "criteo" else ("--feature-size", str(IDS))
-                wall, used, peak = measure(path, name, Path(work) / "out", *table)
+            for name, format, options in RUNS:
+                if arguments.only and name not in arguments.only:
+                    continue
+                wall, used, peak = measure(files[format], format, Path(work) / "out", *options)
                 manifest = read_manifest(Path(work) / "out")
                 rows = manifest.train.examples + manifest.validation.examples
                 assert rows == arguments.rows, "--inputs holds another number of rows"
