@@ -83,7 +83,7 @@ def settings_of(kind: type[Settings], document: Any, place: str) -> Settings:
     if not isinstance(document, dict):
         raise InvalidConfig(f"{place}: an object is expected, not {document!r}")
     hints = get_type_hints(kind)
-    values = {}
+    values: dict[str, Any] = {}
     for key, value in document.items():
         if key not in hints:
             near = difflib.get_close_matches(key, hints, n=1)

@@ -69,8 +69,8 @@ def open_source(model: Path, inputs: Sequence[str], reading_options: Mapping[str
     files = tuple(input_files(inputs))
     if (model / TRANSFORM).is_file():
         transform = read_transform(model / TRANSFORM)
-        named = {"columns": columns_text(transform.columns)} if source_format in ("csv", "parquet", "tfrecord") else {}
-        config = PreprocessConfig(**reading_options, **named)
+        columns = columns_text(transform.columns) if source_format in ("csv", "parquet", "tfrecord") else ""
+        config = PreprocessConfig(**reading_options, columns=columns)
         if not config.is_table:
             raise InvalidConfig(f"format {source_format}: {model} was trained on columns; give criteo, csv, parquet or tfrecord")
         return Source(config=config, reading=reading_of_columns(config, files, transform), files=files)

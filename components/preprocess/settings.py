@@ -29,12 +29,10 @@ def settings_text(config: PreprocessConfig) -> str:
     Raises:
         InvalidConfig: columns that cannot be read.
     """
-    changes = {}
-    if config.columns:
-        changes["columns"] = columns_text(read_columns(config.columns))
-    if config.transform and "://" not in config.transform:
-        changes["transform"] = str(Path(config.transform).absolute())
-    return json.dumps(asdict(replace(config, **changes)), ensure_ascii=False)
+    columns = columns_text(read_columns(config.columns)) if config.columns else ""
+    given = config.transform
+    transform = str(Path(given).absolute()) if given and "://" not in given else given
+    return json.dumps(asdict(replace(config, columns=columns, transform=transform)), ensure_ascii=False)
 
 
 def read_settings(text: str) -> PreprocessConfig:

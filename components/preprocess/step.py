@@ -38,11 +38,12 @@ from components.preprocess.spill import move_one
 from components.preprocess.tables import Table, open_table
 from components.preprocess.tally import Tally
 from components.preprocess.transform import Transform
-from components.preprocess.transform_file import TRANSFORM, read_transform, write_transform
+from components.preprocess.transform_file import read_transform, write_transform
 from components.preprocess.worker import ShardTask, Work
 from components.records import LARGEST_TABLE, SUFFIXES, Encoding, Schema
 from components.reports import write_report
 from components.storage import check_replaceable, publish_folder
+from components.transforms import TRANSFORM
 
 log = logging.getLogger(__name__)
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 import tensorflow as tf
+from click.testing import CliRunner
 
 from components.errors import InvalidConfig, InvalidRecords, NotPromotable
 from components.examples import encode_example
@@ -27,6 +28,7 @@ from components.preprocess.fitting import Fitting, TransformConfig, nothing_coun
 from components.preprocess.step import preprocess
 from components.preprocess.transform_file import write_transform
 from pipelines import scoring
+from pipelines.cli import main
 from pipelines.scoring import HEADER, Scored, open_source, score_rows
 from pipelines.source_options import reading_options
 
@@ -272,6 +274,24 @@ def test_a_damaged_model_is_refused_before_anything_is_read(of_columns: Path, tm
     (model / "model.json").write_bytes((of_columns / "model.json").read_bytes())
     with pytest.raises(NotPromotable, match="missing"):
         scored(model, tmp_path / "none.csv", format="csv")
+
+
+def test_the_command_prints_or_writes_a_whole_file_or_none(of_columns: Path, tmp_path: Path) -> None:
+    path, out = write_csv(tmp_path / "day.csv", SCORED), tmp_path / "new/scores.csv"
+    command = ["score", str(of_columns), str(path), "--format", "csv"]
+    printed = CliRunner().invoke(main, command)
+    assert printed.exit_code == 0, printed.output
+    assert [line.split(",")[0] for line in printed.stdout.splitlines()] == ["row", "1", "2", "3", "4"]
+    written = CliRunner().invoke(main, [*command, "--out", str(out)])
+    assert written.stdout == f"{out}: 4 rows scored\n"
+    assert out.read_text() == printed.stdout
+    write_csv(path, [*SCORED, ("n", "1", "cheap", "", "")])
+    refused = CliRunner().invoke(main, [*command, "--out", str(out.with_name("other.csv"))])
+    assert refused.exit_code == 1
+    assert refused.stderr.startswith(f"ctrflow: {path}, line 7: column price: 'cheap'")
+    assert [file.name for file in out.parent.iterdir()] == ["scores.csv"]
+    refused = CliRunner().invoke(main, [*command, "--out", str(path)])
+    assert refused.stderr == f"ctrflow: --out {path}: is an input; name another file\n"
 
 
 def test_two_rows_at_a_time_are_the_same(of_columns: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
