@@ -10,7 +10,7 @@ A folder without a valid manifest is not a dataset. It is written last.
 import hashlib
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -22,6 +22,7 @@ from components.storage import write_json_atomic
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
 SplitName = Literal["train", "validation"]
+SplitBy = Literal["row", "hash", "time"]
 SPLITS: tuple[SplitName, ...] = ("train", "validation")
 
 
@@ -36,18 +37,53 @@ class Split:
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """One input file as it was read. `rejected` counts rows that were skipped, by reason; `rows` does not count them."""
+    """One input file as it was read.
+
+    `rejected` counts rows that were skipped, by reason, `left_out` negative rows that sampling left out; `rows` counts neither.
+    """
 
     path: str
     bytes: int
     sha256: str
     rows: int
     rejected: dict[str, int] = field(default_factory=dict)
+    left_out: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldOut:
+    """Which rows validate: about `fraction` of them each by itself, or of the texts of `column`; or those from a time on.
+
+    `boundary` is the first time that validates, ISO 8601 in UTC. What does not apply is None.
+    """
+
+    by: SplitBy = "row"
+    fraction: float | None = None
+    column: str | None = None
+    boundary: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnStatistics:
+    """What a transform made of a column: cells that were missing, and what is known of tokens.
+
+    `unseen` tokens share an id because its vocabulary does not hold them. It was made for `distinct` tokens, of which the share
+    `collision_rate` has an id that another one has too. What does not apply is None: hashing has no vocabulary, numbers no tokens.
+    """
+
+    name: str
+    missing: int
+    unseen: int | None = None
+    distinct: int | None = None
+    collision_rate: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Statistics:
-    """What a person looks at first. `missing` counts empty cells; `validation_rows_in_train` counts exact repeats."""
+    """What a person looks at first, of the rows that the dataset holds.
+
+    `missing` counts empty cells; `validation_rows_in_train` counts exact repeats; `columns` are those of a table.
+    """
 
     smallest_id: int
     largest_id: int
@@ -57,11 +93,15 @@ class Statistics:
     click_rate: float
     distinct_ids_by_field: tuple[int, ...]
     validation_rows_in_train: int
+    columns: tuple[ColumnStatistics, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """The whole document. `versions` names what wrote it; `warnings` are sentences for the reader of a report."""
+    """The whole document. `versions` names what wrote it; `warnings` are sentences for the reader of a report.
+
+    `negative_sampling_rate` is the share of the negative training rows that was kept; validation rows are all there.
+    """
 
     format_version: int = FORMAT_VERSION
     encoding: Encoding
@@ -70,6 +110,7 @@ class Manifest:
     validation: Split
     statistics: Statistics
     sources: tuple[Source, ...]
+    held_out: HeldOut = field(default_factory=HeldOut)
     negative_sampling_rate: float = 1.0
     warnings: tuple[str, ...] = ()
     versions: dict[str, str]
@@ -131,6 +172,8 @@ def read_manifest(dataset: Path) -> Manifest:
         raise InvalidRecords(f"{path}: damaged ({error}); run preprocess again") from error
     if wrong := wrong_value(Manifest, manifest, "the document"):
         raise InvalidRecords(f"{path}: {wrong}; run preprocess again")
+    if not 0.0 < manifest.negative_sampling_rate <= 1.0:
+        raise InvalidRecords(f"{path}: negative_sampling_rate {manifest.negative_sampling_rate} is no share; run preprocess again")
     return manifest
 
 
@@ -139,6 +182,7 @@ def _manifest(document: dict[str, Any], path: Path) -> Manifest:
     if manifest.encoding not in ENCODINGS:
         raise InvalidRecords(f"{path}: encoding {manifest.encoding!r} is none of {', '.join(ENCODINGS)}")
     statistics = _part(Statistics, document["statistics"], f"{path}: statistics")
+    columns = tuple(_part(ColumnStatistics, column, f"{path}: statistics.columns") for column in statistics.columns)
     try:
         schema = _part(Schema, document["schema"], f"{path}: schema")
     except WorkflowError as error:
@@ -149,9 +193,10 @@ def _manifest(document: dict[str, Any], path: Path) -> Manifest:
             "schema": schema,
             "train": _split(document["train"], f"{path}: train"),
             "validation": _split(document["validation"], f"{path}: validation"),
-            "statistics": Statistics(
-                **{**asdict(statistics), "distinct_ids_by_field": tuple(document["statistics"]["distinct_ids_by_field"])}
+            "statistics": replace(
+                statistics, distinct_ids_by_field=tuple(document["statistics"]["distinct_ids_by_field"]), columns=columns
             ),
+            "held_out": _part(HeldOut, document["held_out"], f"{path}: held_out"),
             "sources": tuple(_part(Source, source, f"{path}: sources") for source in document["sources"]),
             "warnings": tuple(document["warnings"]),
         }

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from components.manifest import SPLITS, Manifest, Source, Split, manifest_digest, read_split
+from components.manifest import SPLITS, ColumnStatistics, HeldOut, Manifest, Source, Split, manifest_digest, read_split
 from components.records import Schema
 
 
@@ -25,7 +25,7 @@ class SplitSummary:
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """`digest` is the identity of the dataset (manifest_digest)."""
+    """`digest` is the identity of the dataset (manifest_digest); `left_out` counts negative rows that sampling left out."""
 
     digest: str
     encoding: str
@@ -33,7 +33,10 @@ class Summary:
     rows: int
     click_rate: float | None
     splits: dict[str, SplitSummary]
+    held_out: HeldOut
     negative_sampling_rate: float
+    left_out: int
+    columns: tuple[ColumnStatistics, ...]
     sources: tuple[Source, ...]
     rejected: dict[str, int]
     warnings: tuple[str, ...]
@@ -50,7 +53,10 @@ def summarize(manifest: Manifest) -> Summary:
         rows=rows,
         click_rate=clicks / rows if rows else None,
         splits={name: _summary_of(manifest.split(name)) for name in SPLITS},
+        held_out=manifest.held_out,
         negative_sampling_rate=manifest.negative_sampling_rate,
+        left_out=sum(source.left_out for source in manifest.sources),
+        columns=manifest.statistics.columns,
         sources=manifest.sources,
         rejected=rejected_rows(manifest.sources),
         warnings=manifest.warnings,
@@ -83,6 +89,47 @@ def rate(click_rate: float | None) -> str:
     return "-" if click_rate is None else f"{click_rate:.2%}"
 
 
+def held_out_text(held_out: HeldOut) -> str:
+    """How rows were divided, as one sentence."""
+    share = "" if held_out.fraction is None else f"{100 * held_out.fraction:.6g}% of "
+    if held_out.by == "row":
+        return f"validation: {share}the rows, each drawn by itself"
+    if held_out.by == "hash":
+        return f"validation: all rows of {share}the texts in column {held_out.column}"
+    return f"validation: the rows from {held_out.boundary} on, by column {held_out.column}"
+
+
+def sampling_text(negative_rate: float, left_out: int) -> str:
+    """What was done to the negative rows, as one sentence."""
+    return (
+        f"{negative_rate:g} of the negative training rows were kept, {left_out:,} left out; "
+        "a model trained on them is corrected when it is saved"
+    )
+
+
+def source_table(sources: Sequence[Source]) -> list[tuple[str, ...]]:
+    """A line for each file, below the names of the columns."""
+    sampled = any(source.left_out for source in sources)
+    lines = [("source", "rows", *(("left out",) if sampled else ()), "rejected", "MB", "sha256")]
+    for source in sources:
+        left_out = (f"{source.left_out:,}",) if sampled else ()
+        rejected = f"{sum(source.rejected.values()):,}"
+        lines.append(
+            (source.path, f"{source.rows:,}", *left_out, rejected, f"{source.bytes / 1e6:,.1f}", source.sha256[:16]),
+        )
+    return lines
+
+
+def column_table(columns: Sequence[ColumnStatistics]) -> list[tuple[str, ...]]:
+    """A line for each column of a table, below what it shows of them."""
+    lines: list[tuple[str, ...]] = [("column", "missing", "rare or unseen", "distinct tokens", "share that collides")]
+    for column in columns:
+        unseen, distinct = ("" if count is None else f"{count:,}" for count in (column.unseen, column.distinct))
+        collides = "" if column.collision_rate is None else f"{column.collision_rate:.2%}"
+        lines.append((column.name, f"{column.missing:,}", unseen, distinct, collides))
+    return lines
+
+
 def summary_text(name: str, summary: Summary) -> str:
     """The page of a terminal; `name` is what the dataset is called."""
     schema = summary.schema
@@ -91,8 +138,9 @@ def summary_text(name: str, summary: Summary) -> str:
         f"{schema.feature_size:,} ids in the table",
         f"encoding {summary.encoding}; ids of the sources start at {schema.id_base}; digest {summary.digest[:16]}",
     ]
+    lines.append(held_out_text(summary.held_out))
     if summary.negative_sampling_rate != 1.0:
-        lines.append(f"{summary.negative_sampling_rate:g} of the negative rows were kept")
+        lines.append(sampling_text(summary.negative_sampling_rate, summary.left_out))
     header = ("split", "rows", "clicks", "click rate", "shards", "MB", "smallest shard", "largest")
     rows = [
         (
@@ -108,12 +156,10 @@ def summary_text(name: str, summary: Summary) -> str:
         for split, part in summary.splits.items()
     ]
     lines += ["", *_columns([header, *rows])]
-    files = [
-        (source.path, f"{source.rows:,}", f"{sum(source.rejected.values()):,}", f"{source.bytes / 1e6:,.1f}", source.sha256[:16])
-        for source in summary.sources
-    ]
-    if files:
-        lines += ["", *_columns([("source", "rows", "rejected", "MB", "sha256"), *files])]
+    if summary.sources:
+        lines += ["", *_columns(source_table(summary.sources))]
+    if summary.columns:
+        lines += ["", *_columns(column_table(summary.columns))]
     if summary.rejected:
         lines += ["", "rejected: " + ", ".join(f"{count:,} {reason}" for reason, count in summary.rejected.items())]
     lines += ["", *(f"warning: {warning}" for warning in summary.warnings)] if summary.warnings else []

@@ -63,7 +63,16 @@ def source_options(command: Command) -> Command:
             "--transform", default="", help="transform.json of an earlier dataset or model of columns; else one is fitted"
         ),
         click.option("--columns", default="", help="of csv, parquet, named features: JSON file, or 'label=click; numeric=price'"),
-        click.option("--validation-fraction", type=float, default=0.1, help="share of the rows that is held out"),
+        click.option("--negative-rate", type=float, default=1.0, help="share of the negative training rows that is kept"),
+        click.option("--split-boundary", default="", help="time: rows from here on validate; default: the last UTC day"),
+        click.option("--split-column", default="", help="hash, time: the column that divides the rows of a table"),
+        click.option(
+            "--split-by",
+            type=click.Choice(["row", "hash", "time"]),
+            default="row",
+            help="what validates: rows drawn one by one, all rows of drawn texts of a column, or the latest rows",
+        ),
+        click.option("--validation-fraction", type=float, default=0.1, help="share of the rows (hash: texts) that is held out"),
         click.option("--id-base", type=int, default=0, help="the smallest id of libsvm and tfrecord input, 0 or 1"),
         click.option("--feature-size", type=int, default=0, help="rows of the id table; 0 = from the data or transform"),
         click.option("--field-size", type=int, default=0, help="fields of a row; 0 = from the first row (criteo: 39)"),

@@ -3,9 +3,9 @@
 Declared in a small JSON file, in its text, or in words on the command line; all say the same:
 
     {"label": "click", "numeric": ["price"], "categorical": ["country", "city"],
-     "multi_valued": [{"name": "tags", "separator": "|", "values": 5}], "ignored": ["title"], "missing": ["NA"], "split": "hour"}
+     "multi_valued": [{"name": "tags", "separator": "|", "values": 5}], "ignored": ["title"], "missing": ["NA"]}
 
-    label=click; numeric=price; categorical=country,city; multi_valued=tags:|:5; ignored=title; missing=NA; split=hour
+    label=click; numeric=price; categorical=country,city; multi_valued=tags:|:5; ignored=title; missing=NA
 
 Names with a comma, semicolon, colon or equals sign in them need the file. `ignored=*` ignores every column that has no role;
 without it such a column is refused, so that a new column of a new day is noticed.
@@ -47,8 +47,9 @@ class MultiValued:
 class Columns:
     """The role of every column of a table.
 
-    `missing` are cells beside the empty one that mean "not known"; `split` is the column that divides train from validation; it
-    may be a category as well. `label` None means rows to score, of which nobody knows yet whether they are clicked.
+    `missing` are cells beside the empty one that mean "not known". `split` is the column that divides train from validation, which
+    may be a category as well; it is set from the settings of the split, because it is no part of what a model sees. `label` None
+    means rows to score, of which nobody knows yet whether they are clicked.
     """
 
     label: str | None
@@ -115,6 +116,9 @@ class Columns:
             raise InvalidRecords(f"{place}: column {named(unknown)} has no role; declare it, or ignored '*' for every other column")
 
 
+_DECLARED = tuple(field.name for field in fields(Columns) if field.name != "split")
+
+
 def named(names: Sequence[str]) -> str:
     """Column names as a message prints them."""
     more = f" and {len(names) - _SHOWN_COLUMNS} more" if len(names) > _SHOWN_COLUMNS else ""
@@ -147,7 +151,7 @@ def read_columns(argument: str) -> Columns:
 def columns_document(columns: Columns) -> dict[str, Any]:
     """Columns as `read_columns` reads them from a file; what is empty is left out."""
     lists = [{"name": each.name, "separator": each.separator, "values": each.values} for each in columns.multi_valued]
-    found = {field.name: getattr(columns, field.name) for field in fields(Columns)} | {"multi_valued": lists}
+    found = {name: getattr(columns, name) for name in _DECLARED} | {"multi_valued": lists}
     return {
         key: list(value) if isinstance(value, tuple) else value for key, value in found.items() if value or isinstance(value, str)
     }
@@ -156,6 +160,8 @@ def columns_document(columns: Columns) -> dict[str, Any]:
 def _columns(document: Any, place: str) -> Columns:
     if not isinstance(document, dict):
         raise InvalidConfig(f"{place}: an object with label, numeric, categorical ... is expected")
+    if "split" in document:
+        raise InvalidConfig(f"{place}: split {document['split']!r}: give it as --split-column, with --split-by hash or time")
     _refuse_unknown(document, Columns, place)
     if document.get("label") is None:
         raise InvalidConfig(f"{place}: no label; name the column with the clicks, such as label=click")
@@ -186,7 +192,7 @@ def _multi_valued(document: Any, place: str) -> MultiValued:
 
 
 def _refuse_unknown(document: dict[str, Any], declared: type, place: str) -> None:
-    known = [field.name for field in fields(declared)]
+    known = _DECLARED if declared is Columns else [field.name for field in fields(declared)]
     if unknown := [key for key in document if key not in known]:
         raise InvalidConfig(f"{place}: unknown {', '.join(map(repr, unknown))}; known are {', '.join(known)}")
 

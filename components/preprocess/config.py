@@ -4,11 +4,13 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 from components.errors import InvalidConfig
+from components.manifest import SplitBy
 from components.preprocess.columns import Columns, read_columns
 from components.preprocess.criteo import CRITEO, FIELD_SIZE, RESERVED_IDS
 from components.preprocess.delimited import Delimited, Separator
 from components.preprocess.fitting import TransformConfig
 from components.preprocess.libffm import FieldLayout
+from components.preprocess.splits import SplitConfig
 from components.preprocess.worker import Format
 from components.records import ENCODINGS, Encoding, Schema
 
@@ -28,6 +30,9 @@ class PreprocessConfig:
     (csv, parquet, tfrecord with named features) `columns` says what the columns mean, as columns.py reads it; those of criteo are
     known. `transform` names one that was fitted before; without it, one is fitted as `fitting` says. `names` are the columns of CSV
     without a header.
+
+    `split_by`, `split_column` and `split_boundary` say which rows validate (splits.SplitConfig), `validation_fraction` how many,
+    unless times decide. Of the negative rows that train only the share `negative_rate` is kept.
     """
 
     format: Format
@@ -35,6 +40,10 @@ class PreprocessConfig:
     feature_size: int = 0
     id_base: int = 0
     validation_fraction: float = 0.1
+    split_by: SplitBy = "row"
+    split_column: str = ""
+    split_boundary: str = ""
+    negative_rate: float = 1.0
     seed: int = 0
     encoding: Encoding = "blocks"
     shards: int = 4
@@ -56,6 +65,13 @@ class PreprocessConfig:
             raise InvalidConfig(f"encoding {self.encoding!r} is none of {', '.join(ENCODINGS)}")
         if not 0.0 < self.validation_fraction < 1.0:
             raise InvalidConfig(f"validation_fraction {self.validation_fraction}: must be between 0 and 1")
+        if not 0.0 < self.negative_rate <= 1.0:
+            raise InvalidConfig(f"negative_rate {self.negative_rate}: must be above 0 and at most 1")
+        if self.split.by != "row" and not self.is_table:
+            raise InvalidConfig(
+                f"split by {self.split_by}: columns of format {self.format} have no names; leave it out, or give a table, "
+                "such as csv, parquet or tfrecord with --columns"
+            )
         if self.shards < 1:
             raise InvalidConfig(f"shards {self.shards}: at least 1 is needed")
         if self.on_bad_row not in get_args(OnBadRow):
@@ -106,6 +122,11 @@ class PreprocessConfig:
         if self.format == "criteo" and self.feature_size:
             return replace(self.fitting, hash_size=self.feature_size - RESERVED_IDS)
         return self.fitting
+
+    @property
+    def split(self) -> SplitConfig:
+        """Which rows validate."""
+        return SplitConfig(by=self.split_by, column=self.split_column, boundary=self.split_boundary)
 
     @property
     def holds_ids(self) -> bool:

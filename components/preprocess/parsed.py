@@ -5,7 +5,7 @@ to whoever reads: `lambda chunk: transformed(transform, columns_of(chunk))`.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -18,7 +18,8 @@ from components.records import Batch
 
 Reason = Literal[
     "bytes", "carriage return", "category", "cell", "columns", "damaged", "encoding", "example", "id", "label", "missing label",
-    "NUL", "number", "pair", "quotes", "record too long", "repeated field", "repeated id", "type", "value", "values", "width",
+    "NUL", "number", "pair", "quotes", "record too long", "repeated field", "repeated id", "time", "type", "value", "values",
+    "width",
 ]  # fmt: skip
 # Labels as sources write them, and what they mean.
 LABELS = {0.0: 0.0, -1.0: 0.0, 1.0: 1.0}
@@ -55,6 +56,7 @@ class Parsed:
         fatal: what makes the rest of the file unreadable after all these rows; empty when nothing does.
         missing, completed, repeated: cells that were empty; rows that lost cells at their end; rows with an id more than once.
         unseen: tokens that the transform does not know. hashes: of the distinct tokens of each hashed column.
+        by_column: of a table, missing and unseen by column, int64 [2, columns].
     """
 
     batch: Batch
@@ -66,6 +68,14 @@ class Parsed:
     repeated: int = 0
     unseen: int = 0
     hashes: tuple[NDArray[np.uint64], ...] = ()
+    by_column: NDArray[np.int64] | None = None
+
+    def only(self, chosen_B: NDArray[np.bool_]) -> "Parsed":
+        """Some of the rows; what was counted and refused stays."""
+        if chosen_B.all():
+            return self
+        rows = np.flatnonzero(chosen_B)
+        return replace(self, batch=self.batch.rows(rows), numbers=self.numbers[rows])
 
 
 Parser = Callable[[Chunk], Parsed]

@@ -10,7 +10,7 @@ what reading gives and the transform takes, in worker processes of one machine a
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,18 @@ class RawRows:
     numbers: NDArray[np.int64]
     rejects: tuple[Reject, ...] = ()
     completed: int = 0
+
+    @property
+    def labels(self) -> NDArray[np.float32]:
+        """0 and 1, float32 [B]."""
+        found: NDArray[np.float32] = self.batch.column(0).to_numpy(zero_copy_only=False)
+        return found
+
+    def only(self, chosen_B: NDArray[np.bool_]) -> "RawRows":
+        """Some of the rows; what was refused stays."""
+        if chosen_B.all():
+            return self
+        return replace(self, batch=self.batch.filter(pa.array(chosen_B)), numbers=self.numbers[chosen_B])
 
 
 def raw_schema(columns: Columns) -> pa.Schema:

@@ -4,8 +4,12 @@ from collections import Counter
 from collections.abc import Sequence
 
 from components.manifest import Source, Split, SplitName
+from components.preprocess.codes import LARGE
 from components.preprocess.config import PreprocessConfig
 from components.preprocess.tally import Tally
+
+# Fields that a warning names.
+_NAMED_FIELDS = 10
 
 
 def dataset_warnings(config: PreprocessConfig, sources: Sequence[Source], tally: Tally, feature_size: int) -> list[str]:
@@ -25,12 +29,30 @@ def dataset_warnings(config: PreprocessConfig, sources: Sequence[Source], tally:
             f"feature_size {feature_size} was taken from the largest id of this data; "
             "give --feature-size to keep it the same from day to day"
         )
+    warnings += _value_warnings(config, tally)
     if tally.completed:
         warnings.append(f"{tally.completed} rows had fewer than 40 columns; the cells at their end were taken as missing")
     if skipped := sum((Counter(source.rejected) for source in sources), Counter[str]()):
         kinds = ", ".join(f"{count} {reason}" for reason, count in sorted(skipped.items()))
         warnings.append(f"{skipped.total()} bad rows were skipped ({kinds})")
     return warnings
+
+
+def _value_warnings(config: PreprocessConfig, tally: Tally) -> list[str]:
+    """What is wrong with values by their look. An embedding is multiplied with the value, so that large ones drown all others."""
+    # Values that were made here are no codes.
+    if config.holds_ids and (fields := tally.codes.fields()):
+        named = ", ".join(map(str, fields[:_NAMED_FIELDS])) + (" ..." if len(fields) > _NAMED_FIELDS else "")
+        return [
+            f"values of {len(fields)} field{'s' * (len(fields) > 1)} ({named}) look like category codes, many different whole "
+            f"numbers from {LARGE:g} on; a code belongs into the id, with value 1, and numbers are scaled, such as by log"
+        ]
+    if max(-tally.smallest_value, tally.largest_value) > LARGE:
+        return [
+            f"values are from {tally.smallest_value:g} to {tally.largest_value:g}: what is beyond {LARGE:g} drowns all other "
+            "fields of its row; scale numbers, such as by log"
+        ]
+    return []
 
 
 def _repeated_sources(sources: Sequence[Source]) -> list[str]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from components.manifest import Manifest
 from components.reports import Page
-from components.summaries import rate, summarize
+from components.summaries import column_table, held_out_text, rate, sampling_text, source_table, summarize
 
 # More bars than these are no one look any more.
 MOST_BARS = 60
@@ -14,7 +14,7 @@ def dataset_report(manifest: Manifest) -> Page:
     """The page of one dataset."""
     summary, statistics, schema = summarize(manifest), manifest.statistics, manifest.schema
     rejected = sum(summary.rejected.values())
-    read = rejected + sum(source.rows for source in manifest.sources)
+    read = rejected + summary.left_out + sum(source.rows for source in manifest.sources)
     page = Page(
         "Dataset",
         f"{summary.rows:,} rows of {schema.field_size} fields, {rate(summary.click_rate)} clicks, "
@@ -40,6 +40,9 @@ def dataset_report(manifest: Manifest) -> Page:
             for name, part in summary.splits.items()
         ],
     )
+    page.paragraph(f"{held_out_text(summary.held_out)}.")
+    if summary.negative_sampling_rate != 1.0:
+        page.paragraph(f"{sampling_text(summary.negative_sampling_rate, summary.left_out)}.")
     if summary.rejected:
         page.section("Rejected rows")
         page.paragraph(f"{rejected:,} of {read:,} rows of the sources were skipped; the dataset does not hold them.")
@@ -59,20 +62,13 @@ def dataset_report(manifest: Manifest) -> Page:
         ],
     )
     _cardinalities(page, statistics.distinct_ids_by_field)
+    if summary.columns:
+        page.section("Columns")
+        header, *lines = column_table(summary.columns)
+        page.table(header, lines)
     page.section("Sources")
-    page.table(
-        ("file", "rows", "rejected", "MB", "sha256"),
-        [
-            (
-                source.path,
-                f"{source.rows:,}",
-                f"{sum(source.rejected.values()):,}",
-                f"{source.bytes / 1e6:,.1f}",
-                source.sha256[:16],
-            )
-            for source in manifest.sources
-        ],
-    )
+    header, *lines = source_table(manifest.sources)
+    page.table(header, lines)
     return page
 
 

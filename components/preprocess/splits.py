@@ -5,8 +5,10 @@ Array suffix: B rows.
 
 import hashlib
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from typing import NamedTuple, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from components.errors import InvalidConfig, InvalidRecords
+from components.manifest import SplitBy
 from components.preprocess.keys import below, mix
 
 # One draw must not follow from another: the key that shuffles is mixed again, before it decides more.
@@ -22,6 +25,32 @@ _DAY_S = 86_400
 # Fewer digits are dates or hours in notations that only their writers know, more are milliseconds.
 _UNIX_SECONDS = re.compile(r"[0-9]{9,11}(\.[0-9]+)?")
 TIMES = "a time is ISO 8601 (2026-12-02, 2026-12-02T10:30:00Z) or unix seconds"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SplitConfig:
+    """Which rows validate.
+
+    `row` draws each by itself; `hash` draws texts of `column`, so that all rows of a user stay together; `time` takes those of the
+    last UTC day in `column`, or from `boundary` on.
+    """
+
+    by: SplitBy = "row"
+    column: str = ""
+    boundary: str = ""
+
+    def __post_init__(self) -> None:
+        if self.by not in get_args(SplitBy):
+            raise InvalidConfig(f"split by {self.by!r} is none of {', '.join(get_args(SplitBy))}")
+        if self.by == "row" and (self.column or self.boundary):
+            given = f"column {self.column!r}" if self.column else f"boundary {self.boundary!r}"
+            raise InvalidConfig(f"split {given}: say how it divides the rows, --split-by hash or time")
+        if self.by != "row" and not self.column:
+            raise InvalidConfig(f"split by {self.by}: say by which column, such as --split-column user")
+        if self.boundary and self.by != "time":
+            raise InvalidConfig(f"split boundary {self.boundary!r}: only times have one; leave it out, or give --split-by time")
+        if self.boundary:
+            boundary_of(self.boundary)
 
 
 def held_out_by_hash(texts: pa.Array, fraction: float, seed: int) -> NDArray[np.bool_]:
@@ -39,10 +68,10 @@ def held_out_by_hash(texts: pa.Array, fraction: float, seed: int) -> NDArray[np.
 
 @dataclass(frozen=True, kw_only=True)
 class Times:
-    """The times of rows in seconds since 1970 UTC (int64 [B]), and the place of the first row that has none, if any."""
+    """The times of rows in seconds since 1970 UTC, int64 [B], and which rows have none, bool [B]."""
 
     seconds: NDArray[np.int64]
-    wrong: int | None
+    wrong: NDArray[np.bool_]
 
 
 def times_of(texts: pa.Array) -> Times:
@@ -52,8 +81,7 @@ def times_of(texts: pa.Array) -> Times:
     lookup = np.array([0 if seconds is None else seconds for seconds in found] + [0], np.int64)
     unknown = np.array([seconds is None for seconds in found] + [True])
     places = pc.fill_null(encoded.indices, len(found)).to_numpy(zero_copy_only=False)
-    wrong = unknown[places]
-    return Times(seconds=lookup[places], wrong=int(wrong.argmax()) if wrong.any() else None)
+    return Times(seconds=lookup[places], wrong=unknown[places])
 
 
 def parsed_time(text: str) -> int | None:
@@ -88,43 +116,41 @@ def held_out_by_time(seconds_B: NDArray[np.int64], boundary: int) -> NDArray[np.
     return seconds_B >= boundary
 
 
-def check_times(earliest: int, latest: int, boundary: int, column: str) -> None:
+class TimeRange(NamedTuple):
+    """Seconds since 1970 UTC of the first and the last row."""
+
+    earliest: int
+    latest: int
+
+
+def whole_range(parts: Iterable[TimeRange | None]) -> TimeRange | None:
+    """The range of all rows from those of parts of them; None where no part has rows."""
+    found = [part for part in parts if part is not None]
+    return TimeRange(min(part.earliest for part in found), max(part.latest for part in found)) if found else None
+
+
+def check_times(times: TimeRange, boundary: int, column: str) -> None:
     """Refuse a boundary that leaves one side empty.
 
     Raises:
         InvalidRecords: what the times are.
     """
-    if not earliest < boundary <= latest:
-        side = "train" if boundary <= earliest else "validate"
+    if not times.earliest < boundary <= times.latest:
+        side = "train" if boundary <= times.earliest else "validate"
         raise InvalidRecords(
-            f"column {column}: times are from {_shown(earliest)} to {_shown(latest)}, so no row is left to {side} when those from "
-            f"{_shown(boundary)} on validate; give more days or another boundary"
+            f"column {column}: times are from {time_text(times.earliest)} to {time_text(times.latest)}, so no row is left to "
+            f"{side} when those from {time_text(boundary)} on validate; give more days or another boundary"
         )
 
 
-def _shown(seconds: int) -> str:
+def time_text(seconds: int) -> str:
+    """A time as a message and the manifest print it: midnights as dates, in UTC."""
     moment = datetime.fromtimestamp(seconds, UTC)
     return date.isoformat(moment) if seconds % _DAY_S == 0 else moment.isoformat().replace("+00:00", "Z")
 
 
 def kept(labels_B: NDArray[np.float32], keys_B: NDArray[np.uint64], negative_rate: float) -> NDArray[np.bool_]:
-    """Rows that stay when only this share of the negative ones does: every positive one, and a draw for each other.
-
-    Raises:
-        InvalidConfig: a rate outside 0 (excluded) to 1.
-    """
-    if not 0.0 < negative_rate <= 1.0:
-        raise InvalidConfig(f"negative_rate {negative_rate}: must be above 0 and at most 1")
+    """Rows that stay when only this share of the negative ones does: every positive one, and a draw for each other."""
     if negative_rate == 1.0:
         return np.ones(len(labels_B), bool)
     return (labels_B > 0) | below(mix(keys_B ^ _KEEP), negative_rate)
-
-
-def calibrated(probability: NDArray[np.float64], negative_rate: float) -> NDArray[np.float64]:
-    """Click probabilities of the whole traffic, from those of a model that saw this share of the negative rows.
-
-    q = p / (p + (1 - p) / w): keeping w of the negatives multiplies the odds by 1 / w, and this divides them again.
-    Source: He et al. 2014, Practical Lessons from Predicting Clicks on Ads at Facebook, section 6.3.
-    """
-    found: NDArray[np.float64] = probability / (probability + (1.0 - probability) / negative_rate)
-    return found

@@ -8,10 +8,9 @@ import logging
 import platform
 import shutil
 import tempfile
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 
 from components.errors import InvalidConfig, InvalidRecords
 from components.images import VERSION
-from components.manifest import MANIFEST, SPLITS, Manifest, Source, Split, SplitName, Statistics, write_manifest
+from components.manifest import MANIFEST, SPLITS, HeldOut, Manifest, Split, SplitName, write_manifest
 from components.preprocess.bounds import MemoryPlan, memory_bound, processes_for
 from components.preprocess.collisions import with_collisions
 from components.preprocess.config import PreprocessConfig
@@ -27,17 +26,18 @@ from components.preprocess.crew import Crew
 from components.preprocess.delimited import Delimited
 from components.preprocess.fitting import Fitting, nothing_counted
 from components.preprocess.libffm import FieldLayout
-from components.preprocess.lines import file_digest, input_files
+from components.preprocess.lines import input_files
+from components.preprocess.passes import Gathered, fitted, gather, with_boundary, with_transform
 from components.preprocess.progress import Progress
-from components.preprocess.reading import check_rejects, chunks_of, field_size_of, readable
+from components.preprocess.reading import field_size_of, readable
 from components.preprocess.remarks import dataset_warnings, one_class_warnings
 from components.preprocess.repeats import repeated_rows
 from components.preprocess.report import dataset_report
 from components.preprocess.sources import former_sources, source_changes
 from components.preprocess.spill import move_one
-from components.preprocess.tables import Table, open_table
-from components.preprocess.tally import Tally
-from components.preprocess.transform import Transform
+from components.preprocess.splits import time_text
+from components.preprocess.tables import open_table
+from components.preprocess.tally import statistics_of
 from components.preprocess.transform_file import read_transform, write_transform
 from components.preprocess.worker import ShardTask, Work
 from components.records import LARGEST_TABLE, SUFFIXES, Encoding, Schema
@@ -46,78 +46,6 @@ from components.storage import check_replaceable, publish_folder
 from components.transforms import TRANSFORM
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Gathered:
-    """What is known when all rows are parsed: sources, counts, and rows by split and bucket."""
-
-    sources: tuple[Source, ...]
-    tally: Tally
-    counts: NDArray[np.int64]
-
-
-def fitted(config: PreprocessConfig, files: Sequence[Path], crew: Crew, work: Work) -> Work:
-    """The work with the transform of all training rows, which are read for it once; the crew is at that work.
-
-    Raises:
-        InvalidRecords: naming file and line or row of the first wrong one.
-    """
-    fitting, table = work.fitting, work.table
-    assert fitting is not None
-    assert table is not None
-    _read(config, files, crew, "count", Progress(files), table)
-    transform = fitting.fit(fitting.merge(found for found in crew.each("counted") if found))
-    log.info("fitted the transform on %d training rows: %d ids", transform.rows, transform.feature_size)
-    known = with_transform(work, transform)
-    crew.each("take", known)
-    return known
-
-
-def with_transform(work: Work, transform: Transform) -> Work:
-    schema = Schema(field_size=transform.field_size, feature_size=transform.feature_size)
-    return replace(work, transform=transform, schema=schema, fitting=None)
-
-
-def _read(
-    config: PreprocessConfig, files: Sequence[Path], crew: Crew, method: str, progress: Progress, table: Table | None
-) -> list[tuple[Path, int, Counter[str]]]:
-    """Every file through the workers; its rows, and those that were refused by reason."""
-    rows, rejected = [0] * len(files), [Counter[str]() for _ in files]
-    for result in crew.ordered(method, chunks_of(config, files, table)):
-        rows[result.file_index] += result.rows
-        rejected[result.file_index] += result.rejected
-        check_rejects(config, result.first_reject, result.fatal, sum(counts.total() for counts in rejected))
-        progress.add(result.file_index, result.offset, result.rows)
-    for path, taken, refused in zip(files, rows, rejected, strict=True):
-        if taken == 0:
-            skipped = f"; {refused.total()} rows were skipped" if refused else ""
-            raise InvalidRecords(f"{path}: no rows in it{skipped}; remove the file or send it again")
-    return list(zip(files, rows, rejected, strict=True))
-
-
-def gather(config: PreprocessConfig, files: Sequence[Path], crew: Crew, progress: Progress, table: Table | None) -> Gathered:
-    """Every row of every file, checked and on scratch disk.
-
-    Raises:
-        InvalidRecords: naming file and line or record of the first wrong row, or a file without rows.
-    """
-    sources = []
-    for path, taken, refused in _read(config, files, crew, "parse", progress, table):
-        log.info("read %s: %d rows", path, taken)
-        with readable(path):
-            size, digest = path.stat().st_size, file_digest(path)
-        sources.append(Source(path=str(path), bytes=size, sha256=digest, rows=taken, rejected=dict(refused)))
-    tally, counts = crew.each("finish")[0] if crew.count == 1 else _merged(crew.each("finish"))
-    return Gathered(sources=tuple(sources), tally=tally, counts=counts)
-
-
-def _merged(parts: list[tuple[Tally, NDArray[np.int64]]]) -> tuple[Tally, NDArray[np.int64]]:
-    tally, counts = parts[0]
-    for other, more in parts[1:]:
-        tally.merge(other)
-        counts = counts + more
-    return tally, counts
 
 
 def shard_tasks(work: Path, name: SplitName, counts: NDArray[np.int64], shards: int, encoding: Encoding) -> list[ShardTask]:
@@ -177,19 +105,23 @@ def work_of(config: PreprocessConfig, field_size: int, input_bytes: int, scratch
         scratch=scratch,
         bits=memory.bits(input_bytes),
         limit_rows=memory.limit_rows(field_size),
+        split=config.split,
+        negative_rate=config.negative_rate,
     )
 
 
 def table_work(config: PreprocessConfig, files: list[Path], input_bytes: int, scratch: Path, memory: MemoryPlan) -> Work:
     """The work on a table, with its transform, or with the fitting of one that rows decide."""
     columns = config.table_columns
+    read = replace(columns, split=config.split_column or None)
     form = Delimited(separator=config.separator, names=config.names)
     with readable(files[0]):
-        table = open_table(columns, config.format, form, files)
+        table = open_table(read, config.format, form, files)
     work = replace(work_of(config, columns.field_size, input_bytes, scratch, memory), table=table)
     if config.transform:
         transform = read_transform(Path(config.transform))
-        if transform.columns != columns:
+        # What is ignored may differ from day to day.
+        if replace(transform.columns, ignored=()) != replace(columns, ignored=()):
             raise InvalidConfig(f"{config.transform}: was fitted for other columns; give those of its dataset, or fit another one")
         return with_transform(work, transform)
     fitting = Fitting(columns=columns, config=config.table_fitting)
@@ -229,9 +161,10 @@ def preprocess(
             work = work_of(config, layout.field_size, progress.total_bytes, scratch, memory)
             work = replace(work, layout=layout) if config.format == "libffm" else work
         crew = stack.enter_context(Crew(work, processes))
+        work = with_boundary(config, files, crew, work)
         if work.fitting:
             work = fitted(config, files, crew, work)
-        gathered = gather(config, files, crew, progress, work.table)
+        gathered = gather(config, files, crew, progress, work)
         if work.transform and not config.transform:
             work = replace(work, transform=with_collisions(work.transform, gathered.tally.tokens))
         manifest = write_dataset(config, gathered, work, crew, out)
@@ -244,18 +177,47 @@ def preprocess(
     return manifest
 
 
+def fill_splits(config: PreprocessConfig, gathered: Gathered, work: Work) -> None:
+    """Give an empty split the one row that is nearest to it, where rows are drawn one by one.
+
+    Raises:
+        InvalidRecords: fewer than two rows; a split that may not be filled so.
+    """
+    counts, rows = gathered.counts, gathered.tally.rows
+    left_out = sum(source.left_out for source in gathered.sources)
+    for index, name in enumerate(SPLITS):
+        if counts[index].sum():
+            continue
+        if left_out and name == "train":
+            raise InvalidRecords(f"no row is left to train: {left_out} negative ones were left out; raise --negative-rate")
+        if config.split_by == "hash":
+            raise InvalidRecords(
+                f"column {config.split_column}: no row is left to {'train' if name == 'train' else 'validate'}, because too few "
+                "texts stand in it; change --validation-fraction, or divide by another column"
+            )
+        if rows < 2:
+            raise InvalidRecords(f"{rows} rows in all: at least 2 are needed, one to train and one to validate")
+        move_one(work.reader(), counts, SPLITS[1 - index])
+
+
+def how_held_out(work: Work) -> HeldOut:
+    """What the manifest says of the split."""
+    return HeldOut(
+        by=work.split.by,
+        fraction=None if work.split.by == "time" else work.validation_fraction,
+        column=work.split.column or None,
+        boundary=None if work.boundary is None else time_text(work.boundary),
+    )
+
+
 def write_dataset(config: PreprocessConfig, gathered: Gathered, work: Work, crew: Crew, out: Path) -> Manifest:
     """Shards of what was gathered, and the manifest last.
 
     Raises:
-        InvalidRecords: fewer than two rows.
+        InvalidRecords: fewer than two rows, or none to train or to validate.
     """
     tally, counts, schema = gathered.tally, gathered.counts, work.schema
-    if tally.rows < 2:
-        raise InvalidRecords(f"{tally.rows} rows in all: at least 2 are needed, one to train and one to validate")
-    for index, name in enumerate(SPLITS):
-        if counts[1 - index].sum() == 0:
-            move_one(work.reader(), counts, name)
+    fill_splits(config, gathered, work)
     if config.holds_ids and not config.feature_size:
         schema = replace(schema, feature_size=tally.largest_id + 1)
     with publish_folder(out, marker=MANIFEST) as folder:
@@ -270,16 +232,9 @@ def write_dataset(config: PreprocessConfig, gathered: Gathered, work: Work, crew
             schema=schema,
             train=splits["train"],
             validation=splits["validation"],
-            statistics=Statistics(
-                smallest_id=tally.smallest_id,
-                largest_id=tally.largest_id,
-                smallest_value=tally.smallest_value,
-                largest_value=tally.largest_value,
-                missing=tally.missing,
-                click_rate=tally.positives / tally.rows,
-                distinct_ids_by_field=tally.distinct.counts(),
-                validation_rows_in_train=repeats,
-            ),
+            statistics=statistics_of(tally, work.transform, repeats),
+            held_out=how_held_out(work),
+            negative_sampling_rate=config.negative_rate,
             sources=gathered.sources,
             warnings=tuple(warnings),
             versions={"ctrflow": VERSION, "python": platform.python_version(), "numpy": np.__version__},

@@ -53,6 +53,11 @@ class Table:
     names: tuple[tuple[str, ...], ...] = ()
     labelled: bool = True
 
+    @property
+    def row_word(self) -> str:
+        """What the number of a row counts, as messages say it."""
+        return {"tfrecord": "record", "parquet": "row"}.get(self.format, "line")
+
     def chunks(self, path: Path, file_index: int) -> Iterator[Chunk]:
         """Whole records of a file."""
         if self.format == "csv":
@@ -118,10 +123,6 @@ def open_table(columns: Columns, source_format: str, form: Delimited, files: lis
         InvalidConfig: what cannot be done with these columns.
         InvalidRecords: a file with other columns, or that is no such table.
     """
-    if columns.split is not None:
-        raise InvalidConfig(
-            f"columns: split {columns.split!r}: rows are divided by --validation-fraction only so far; leave it out"
-        )
     if source_format == "criteo":
         if (columns.numeric, columns.categorical, columns.multi_valued) != (CRITEO.numeric, CRITEO.categorical, ()):
             raise InvalidConfig("format criteo: rows are wanted of other columns than raw Criteo has (I1..I13, C1..C26)")
@@ -181,6 +182,7 @@ def transformed(transform: Transform, raw: RawRows) -> Parsed:
         completed=raw.completed,
         unseen=int(applied.unseen.sum()),
         hashes=applied.hashes,
+        by_column=np.stack([applied.missing, applied.unseen]),
     )
 
 

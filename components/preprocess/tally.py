@@ -6,8 +6,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from components.manifest import ColumnStatistics, Statistics
+from components.preprocess.codes import ValueCodes
 from components.preprocess.collisions import TokenSketch
 from components.preprocess.parsed import Parsed
+from components.preprocess.transform import NumberField, Transform
 from components.records import Batch
 
 # Bytes that the exact sets of ids may take in one process, a byte for each id of each field; beyond it they become sketches.
@@ -93,11 +96,14 @@ class Tally:
     completed: int = 0
     repeated: int = 0
     unseen: int = 0
+    by_column: NDArray[np.int64] | None = None
     distinct: DistinctIds = field(init=False)
     tokens: list[TokenSketch] = field(default_factory=list)
+    codes: ValueCodes = field(init=False)
 
     def __post_init__(self) -> None:
         self.distinct = DistinctIds(self.field_size)
+        self.codes = ValueCodes(self.field_size)
 
     def add(self, parsed: Parsed) -> None:
         self.missing += parsed.missing
@@ -105,6 +111,7 @@ class Tally:
         self.repeated += parsed.repeated
         self.unseen += parsed.unseen
         self._add_tokens(parsed.hashes)
+        self._add_columns(parsed.by_column)
         if len(parsed.batch):
             self._add_rows(parsed.batch)
 
@@ -114,11 +121,16 @@ class Tally:
         for sketch, new in zip(self.tokens, hashes, strict=False):
             sketch.add(new)
 
+    def _add_columns(self, by_column: NDArray[np.int64] | None) -> None:
+        if by_column is not None:
+            self.by_column = by_column + (0 if self.by_column is None else self.by_column)
+
     def _add_rows(self, batch: Batch) -> None:
         self.rows += len(batch)
         self.positives += int(batch.labels.sum())
         self._stretch(int(batch.ids.min()), int(batch.ids.max()), float(batch.values.min()), float(batch.values.max()))
         self.distinct.add(batch.ids)
+        self.codes.add(batch.values)
 
     def _stretch(self, smallest_id: int, largest_id: int, smallest_value: float, largest_value: float) -> None:
         self.smallest_id, self.largest_id = min(self.smallest_id, smallest_id), max(self.largest_id, largest_id)
@@ -129,5 +141,39 @@ class Tally:
         for name in ("rows", "positives", "missing", "completed", "repeated", "unseen"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self._stretch(other.smallest_id, other.largest_id, other.smallest_value, other.largest_value)
+        self._add_columns(other.by_column)
         self.distinct.merge(other.distinct)
         self._add_tokens([sketch.hashes() for sketch in other.tokens])
+        self.codes.merge(other.codes)
+
+
+def statistics_of(tally: Tally, transform: Transform | None, repeats: int) -> Statistics:
+    """What the manifest says of the rows; `repeats` are validation rows that also stand in train."""
+    return Statistics(
+        smallest_id=tally.smallest_id,
+        largest_id=tally.largest_id,
+        smallest_value=tally.smallest_value,
+        largest_value=tally.largest_value,
+        missing=tally.missing,
+        click_rate=tally.positives / tally.rows,
+        distinct_ids_by_field=tally.distinct.counts(),
+        validation_rows_in_train=repeats,
+        columns=_column_statistics(tally, transform) if transform else (),
+    )
+
+
+def _column_statistics(tally: Tally, transform: Transform) -> tuple[ColumnStatistics, ...]:
+    assert tally.by_column is not None, "rows of a table are counted by column"
+    counted = zip((*transform.numbers, *transform.categories), *tally.by_column.tolist(), strict=True)
+    return tuple(
+        ColumnStatistics(name=column.name, missing=missing)
+        if isinstance(column, NumberField)
+        else ColumnStatistics(
+            name=column.name,
+            missing=missing,
+            unseen=None if column.rare is None else unseen,
+            distinct=column.distinct,
+            collision_rate=column.collision_rate if column.rare is None else None,
+        )
+        for column, missing, unseen in counted
+    )

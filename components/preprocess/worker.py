@@ -13,14 +13,17 @@ from numpy.typing import NDArray
 
 from components.manifest import SplitName
 from components.preprocess.chunks import Chunk
+from components.preprocess.dividing import Divided, Division, range_of, timed
 from components.preprocess.fitting import Counting, Counts, Fitting
-from components.preprocess.keys import below, row_keys
+from components.preprocess.keys import Keys, row_keys
 from components.preprocess.libffm import FieldLayout
 from components.preprocess.libffm import parse_chunk as parse_libffm
 from components.preprocess.libsvm import parse_libsvm
 from components.preprocess.parsed import Parsed, Parser, Reject
+from components.preprocess.raw_rows import RawRows
 from components.preprocess.repeats import HashFiles
 from components.preprocess.spill import SpillReader, SpillWriter
+from components.preprocess.splits import SplitConfig, TimeRange, whole_range
 from components.preprocess.tables import Table, transformed, untransformed
 from components.preprocess.tally import Tally
 from components.preprocess.tfrecord import parse_tfrecord
@@ -54,6 +57,7 @@ class Work(Reading):
     Attributes:
         bits: 2^bits buckets of keys. limit_rows: that it may sort at once.
         fitting: counts rows for a transform that is not known yet.
+        boundary: the second from which on rows validate, where times divide them and it is known.
     """
 
     seed: int
@@ -63,6 +67,19 @@ class Work(Reading):
     bits: int
     limit_rows: int
     fitting: Fitting | None = None
+    split: SplitConfig = field(default_factory=SplitConfig)
+    boundary: int | None = None
+    negative_rate: float = 1.0
+
+    @property
+    def division(self) -> Division:
+        return Division(
+            split=self.split,
+            fraction=self.validation_fraction,
+            seed=self.seed,
+            negative_rate=self.negative_rate,
+            boundary=self.boundary,
+        )
 
     def reader(self) -> SpillReader:
         return SpillReader(folder=self.scratch, bits=self.bits, field_size=self.schema.field_size, limit_rows=self.limit_rows)
@@ -70,10 +87,14 @@ class Work(Reading):
 
 @dataclass(frozen=True, kw_only=True)
 class ChunkResult:
-    """What the main process hears of a chunk. `first_reject` is its sentence."""
+    """What the main process hears of a chunk. `rows` does not count the negative ones that were left out, nor rejected ones.
+
+    `first_reject` is the sentence of the first of these.
+    """
 
     file_index: int
     rows: int
+    left_out: int
     offset: int
     first_reject: str
     rejected: Counter[str]
@@ -91,11 +112,12 @@ class ShardTask:
     counts: list[int]
 
 
-def _told(chunk: Chunk, rows: int, parsed: Parsed) -> ChunkResult:
+def _told(chunk: Chunk, rows: int, parsed: Parsed, left_out: int = 0) -> ChunkResult:
     first: Reject | None = next(iter(parsed.rejects), None)
     return ChunkResult(
         file_index=chunk.file_index,
         rows=rows,
+        left_out=left_out,
         offset=chunk.offset,
         first_reject=first.message if first else "",
         rejected=Counter(reject.reason for reject in parsed.rejects),
@@ -123,36 +145,70 @@ class Worker:
     _spill: SpillWriter = field(init=False)
     _tally: Tally = field(init=False)
     _counting: Counting | None = field(init=False)
+    _times: TimeRange | None = field(init=False)
 
     def __post_init__(self) -> None:
         self.take(self.work)
 
     def take(self, work: Work) -> None:
         """Begin anew with other work: to start another process takes as long as to read 50,000 rows."""
-        self.work, self._counting = work, None
+        self.work, self._counting, self._times = work, None, None
         self._parser = parser_of(self.work)
         self._spill = SpillWriter(folder=self.work.scratch, bits=self.work.bits, writer=self.number)
         self._tally = Tally(field_size=self.work.schema.field_size)
 
     def parse(self, chunk: Chunk) -> ChunkResult:
         """Rows of a chunk into their buckets."""
-        parsed = self._parser(chunk)
-        keys = row_keys(self.work.seed, chunk.file_index, parsed.numbers)
-        self._spill.add(keys, below(keys, self.work.validation_fraction), parsed.batch)
+        if self.work.transform:
+            # Before the transform, so that it does not work for rows that nobody reads.
+            raw, divided = self._divided(chunk)
+            parsed = transformed(self.work.transform, raw)
+        else:
+            every = self._parser(chunk)
+            divided = self.work.division.rows(self._keys(chunk, every.numbers), every.batch.labels)
+            parsed = every.only(divided.stays)
+        self._spill.add(divided.keys, divided.validates, parsed.batch)
         self._tally.add(parsed)
-        return _told(chunk, len(parsed.batch), parsed)
+        return _told(chunk, len(parsed.batch), parsed, divided.left_out)
 
     def count(self, chunk: Chunk) -> ChunkResult:
         """What the training rows of a chunk hold, for the transform that is to be fitted."""
-        table, fitting = self.work.table, self.work.fitting
-        assert table is not None
+        fitting = self.work.fitting
         assert fitting is not None
-        raw = table.raw_rows(chunk)
-        keys = row_keys(self.work.seed, chunk.file_index, raw.numbers)
-        training = ~below(keys, self.work.validation_fraction)
+        raw, divided = self._divided(chunk)
+        training = ~divided.validates
         self._counting = self._counting or Counting(fitting=fitting)
-        self._counting.add(fitting.count(raw.batch.filter(pa.array(training)), keys[training]))
+        self._counting.add(fitting.count(raw.batch.filter(pa.array(training)), divided.keys[training]))
+        return _told(chunk, len(raw.numbers), untransformed(raw, self.work.schema.field_size), divided.left_out)
+
+    def time(self, chunk: Chunk) -> ChunkResult:
+        """When the rows of a chunk are, for a boundary that is to be found."""
+        raw, _ = self._raw_rows(chunk)
         return _told(chunk, len(raw.numbers), untransformed(raw, self.work.schema.field_size))
+
+    def times(self, _: None) -> TimeRange | None:
+        """When the rows were that this worker has read; None where it had none, or times do not divide them."""
+        return self._times
+
+    def _keys(self, chunk: Chunk, numbers: NDArray[np.int64]) -> Keys:
+        return row_keys(self.work.seed, chunk.file_index, numbers)
+
+    def _raw_rows(self, chunk: Chunk) -> tuple[RawRows, NDArray[np.int64]]:
+        """Rows of a table, and their times where these divide them."""
+        table, split = self.work.table, self.work.split
+        assert table is not None
+        raw = table.raw_rows(chunk)
+        if split.by != "time":
+            return raw, np.empty(0, np.int64)
+        raw, seconds = timed(raw, split.column, f"{chunk.path}, {table.row_word} ")
+        self._times = whole_range([self._times, range_of(seconds)])
+        return raw, seconds
+
+    def _divided(self, chunk: Chunk) -> tuple[RawRows, Divided]:
+        """Rows of a table that stay."""
+        raw, seconds = self._raw_rows(chunk)
+        divided = self.work.division.table(raw, self._keys(chunk, raw.numbers), seconds)
+        return raw.only(divided.stays), divided
 
     def counted(self, _: None) -> Counts | None:
         """What this worker counted; None where it had no chunk."""

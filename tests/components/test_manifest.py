@@ -1,13 +1,24 @@
 """manifest.json: what is written is read again, and what a person or a fault made of it is refused by name."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from components.errors import InvalidRecords
-from components.manifest import MANIFEST, Manifest, Source, Split, Statistics, read_manifest, write_manifest
+from components.manifest import (
+    MANIFEST,
+    ColumnStatistics,
+    HeldOut,
+    Manifest,
+    Source,
+    Split,
+    Statistics,
+    read_manifest,
+    write_manifest,
+)
 from components.records import Schema, Shard
 
 
@@ -43,6 +54,38 @@ def test_a_source_counts_the_rows_that_were_skipped_by_reason(tmp_path: Path) ->
     assert read_manifest(tmp_path).sources == (skipped,)
     write_manifest(tmp_path, manifest())
     assert read_manifest(tmp_path).sources[0].rejected == {}
+
+
+def test_how_rows_were_divided_and_what_columns_hold_is_read_again(tmp_path: Path) -> None:
+    columns = (ColumnStatistics(name="price", missing=3), ColumnStatistics(name="ad", missing=0, distinct=9, collision_rate=0.02))
+    whole = manifest()
+    written = replace(
+        whole,
+        held_out=HeldOut(by="time", column="at", boundary="2026-12-02"),
+        negative_sampling_rate=0.1,
+        statistics=replace(whole.statistics, columns=columns),
+    )
+    write_manifest(tmp_path, written)
+    assert read_manifest(tmp_path) == written
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        ("negative_sampling_rate", 0.0, "negative_sampling_rate 0.0 is no share"),
+        ("negative_sampling_rate", 1.5, "negative_sampling_rate 1.5 is no share"),
+        ("negative_sampling_rate", "0.1", "negative_sampling_rate '0.1' is not float"),
+        ("held_out", {"by": "time"}, "held_out: missing or unknown keys: boundary, column, fraction"),
+        ("held_out", {"by": "luck", "fraction": 0.1, "column": None, "boundary": None}, "by 'luck' is not"),
+    ],
+)
+def test_a_split_or_a_rate_that_is_none_is_refused(tmp_path: Path, key: str, value: Any, says: str) -> None:
+    write_manifest(tmp_path, manifest())
+    document = json.loads((tmp_path / MANIFEST).read_text())
+    (tmp_path / MANIFEST).write_text(json.dumps({**document, key: value}))
+    with pytest.raises(InvalidRecords) as caught:
+        read_manifest(tmp_path)
+    assert says in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,13 @@
 """What a dataset is said to hold: figures worked out by hand."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from components.manifest import Source, manifest_digest
+from components.manifest import ColumnStatistics, HeldOut, Source, manifest_digest
 from components.records import Batch, Schema
 from components.summaries import SplitSummary, first_rows, rejected_rows, row_text, summarize, summary_text
 
@@ -57,17 +58,55 @@ def test_a_person_reads_it_in_one_look(made: Any) -> None:
     lines = summary_text("set", summarize(made)).splitlines()
     assert lines[0] == "set: 39 rows of 3 fields, 48.72% clicks, 4,000 ids in the table"
     assert lines[1].startswith("encoding blocks; ids of the sources start at 1; digest ")
-    assert [line.split() for line in lines[3:6]] == [
+    assert lines[2] == "validation: the rows, each drawn by itself"
+    assert [line.split() for line in lines[4:7]] == [
         ["split", "rows", "clicks", "click", "rate", "shards", "MB", "smallest", "shard", "largest"],
         ["train", "36", "18", "50.00%", "2", "0.0", "0.0", "MB", "0.0", "MB"],
         ["validation", "3", "1", "33.33%", "1", "0.0", "0.0", "MB", "0.0", "MB"],
     ]
-    assert len({len(line) for line in lines[3:6]}) == 1
-    assert [line.split() for line in lines[7:9]] == [
+    assert len({len(line) for line in lines[4:7]}) == 1
+    assert [line.split() for line in lines[8:10]] == [
         ["source", "rows", "rejected", "MB", "sha256"],
         ["day1.tsv", "30", "2", "1.0", "2222222222222222"],
     ]
-    assert lines[9:] == ["", "rejected: 2 label", "", "warning: the smallest id is 1", "", "written by ctrflow 0.1.0"]
+    assert lines[10:] == ["", "rejected: 2 label", "", "warning: the smallest id is 1", "", "written by ctrflow 0.1.0"]
+
+
+@pytest.mark.parametrize(
+    ("held_out", "said"),
+    [
+        (HeldOut(by="row", fraction=0.1), "validation: 10% of the rows, each drawn by itself"),
+        (HeldOut(by="hash", fraction=0.125, column="User"), "validation: all rows of 12.5% of the texts in column User"),
+        (HeldOut(by="time", column="at", boundary="2026-12-03"), "validation: the rows from 2026-12-03 on, by column at"),
+    ],
+)
+def test_how_rows_were_divided(made: Any, held_out: HeldOut, said: str) -> None:
+    assert summary_text("set", summarize(replace(made, held_out=held_out))).splitlines()[2] == said
+
+
+def test_rows_left_out_are_counted_in_all_and_by_source(made: Any) -> None:
+    sources = (replace(made.sources[0], left_out=1200), replace(made.sources[0], path="day2.tsv", left_out=34))
+    lines = summary_text("set", summarize(replace(made, negative_sampling_rate=0.1, sources=sources))).splitlines()
+    assert lines[3].startswith("0.1 of the negative training rows were kept, 1,234 left out; ")
+    assert [line.split()[:4] for line in lines[9:12]] == [
+        ["source", "rows", "left", "out"],
+        ["day1.tsv", "30", "1,200", "2"],
+        ["day2.tsv", "30", "34", "2"],
+    ]
+
+
+def test_columns_of_a_table_have_a_line_each(made: Any) -> None:
+    columns = (
+        ColumnStatistics(name="price", missing=3),
+        ColumnStatistics(name="user", missing=0, unseen=1234, distinct=5678),
+        ColumnStatistics(name="ad", missing=1, distinct=9, collision_rate=0.02),
+    )
+    lines = summary_text("set", summarize(replace(made, statistics=replace(made.statistics, columns=columns)))).splitlines()
+    assert [line.split() for line in lines[12:15]] == [
+        ["price", "3"],
+        ["user", "0", "1,234", "5,678"],
+        ["ad", "1", "9", "2.00%"],
+    ]
 
 
 def test_rejects_add_up_over_sources_the_most_frequent_first() -> None:

@@ -84,7 +84,13 @@ def describe_rate(config: TrainConfig) -> str:
 
 
 def resume(
-    container: Container, config: TrainConfig, schema: Schema, model: Model, strategy: Any, division: Division
+    container: Container,
+    config: TrainConfig,
+    schema: Schema,
+    model: Model,
+    strategy: Any,
+    division: Division,
+    negative_rate: float = 1.0,
 ) -> tuple[int, WarmStart | None]:
     """Take the newest complete checkpoint over on all ranks, or without one the champion where the settings ask for it.
 
@@ -103,7 +109,7 @@ def resume(
                 f"{folder}: made with a global batch of {made}, this job has {now}; use the same, or empty the folder"
             )
     elif config.warm_start and division.rank == 0:
-        state, warm = start_warm(container.champion, config, schema, model, strategy.shapes())
+        state, warm = start_warm(container.champion, config, schema, model, strategy.shapes(), negative_rate)
         found = 0, state
     begun: int = strategy.resume(found)
     if division.rank == 0 and begun:
@@ -158,7 +164,7 @@ def train(container: Container, config: TrainConfig, rank: int, started: float, 
     if channels.input_mode == "Pipe":
         pipe = PipeReader(container.data, channels.of(local_rank), division.share, manifest, pipe_deadline_s)
     given = Input(source=source, manifest=manifest, channels=channels, division=division, pipe=pipe, cached=cached)
-    begun, warm = resume(container, config, manifest.schema, model, strategy, division)
+    begun, warm = resume(container, config, manifest.schema, model, strategy, division, manifest.negative_sampling_rate)
     check_agreement(strategy.checksums(), begun)
     if division.rank == 0:
         for shard in manifest.train.shards:

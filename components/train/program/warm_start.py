@@ -1,6 +1,7 @@
 """Starting from the champion's weights: channel `champion` holds its model folder, of which weights.npz and model.json are read.
 
-A vocabulary that grew keeps the rows of the champion, and its new rows begin as those of a fresh table. Nothing else may differ.
+A vocabulary that grew keeps the rows of the champion, and its new rows begin as those of a fresh table. Nothing else may differ,
+but for the share of negative rows that training sees: the bias begins at the champion's, moved by what that changes in the odds.
 Optimizer slots and the step count begin anew: the champion's moments are of other data, and are not kept with a model.
 """
 
@@ -25,6 +26,8 @@ from components.train.program.optimizers import SLOT_STARTS
 log = logging.getLogger(__name__)
 
 MODEL_CARD, WEIGHTS = "model.json", "weights.npz"
+# The dense weight that every model begins with.
+BIAS = 0
 # Models of before there was a choice are DeepFM.
 FIRST_MODEL = "deepfm"
 
@@ -106,13 +109,16 @@ def check_champion(champion: Champion, config: TrainConfig, model: Model, rows: 
 
 
 def warm_state(
-    champion: Champion, config: TrainConfig, model: Model, shapes: Mapping[str, tuple[int, ...]]
+    champion: Champion, config: TrainConfig, model: Model, shapes: Mapping[str, tuple[int, ...]], negative_rate: float
 ) -> dict[str, NDArray[Any]]:
     """What a strategy takes over instead of a checkpoint of step 0: the champion's weights, fresh slots, new rows as they begin.
 
     Args:
         champion: one that `check_champion` has passed. shapes: the strategy's own, by name.
+        negative_rate: share of the negative rows that this training sees.
     """
+    # A training that sees a share w of the negative rows sees log-odds that are ln 1/w too high.
+    moved = np.log(champion.card.get("negative_sampling_rate", 1.0) / negative_rate)
     table = initial_table(config, model.row_width, 0, shapes["table"][0])
     table[: len(champion.table), : model.row_width] = champion.table
     state: dict[str, NDArray[Any]] = {"table": table}
@@ -121,19 +127,25 @@ def warm_state(
         if slot:
             state[name] = np.full(shape, SLOT_STARTS[config.optimizer][int(slot)], np.float32)
         elif name.startswith("dense_"):
-            state[name] = champion.dense[int(name.removeprefix("dense_"))]
+            index = int(name.removeprefix("dense_"))
+            state[name] = champion.dense[index] + np.float32(moved if index == BIAS else 0.0)
         elif name == "step":
             state[name] = np.zeros((), np.float32)
     return state
 
 
 def start_warm(
-    folder: Path, config: TrainConfig, schema: Schema, model: Model, shapes: Mapping[str, tuple[int, ...]]
+    folder: Path,
+    config: TrainConfig,
+    schema: Schema,
+    model: Model,
+    shapes: Mapping[str, tuple[int, ...]],
+    negative_rate: float = 1.0,
 ) -> tuple[dict[str, NDArray[Any]], WarmStart]:
     """The state that a training begins with, from the champion in the channel's folder, and what was taken from it.
 
     Args:
-        shapes: the strategy's own, by name.
+        shapes: the strategy's own, by name. negative_rate: share of the negative rows that this training sees.
     Raises:
         WorkflowError: no sound champion, or one that this training cannot go on from.
     """
@@ -143,4 +155,4 @@ def start_warm(
     checksum = champion.card.get("parameter_checksum", "")
     warm = WarmStart(rows_kept=kept, rows_new=schema.feature_size - kept, champion_checksum=checksum)
     log.info("warm start from champion %s: %d rows kept, %d new, optimizer slots begin anew", checksum[:12], kept, warm.rows_new)
-    return warm_state(champion, config, model, shapes), warm
+    return warm_state(champion, config, model, shapes, negative_rate), warm

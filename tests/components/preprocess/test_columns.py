@@ -1,6 +1,7 @@
 """Roles of columns: both ways to declare them mean the same, and what is wrong is said before any row is read."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,11 @@ EVERYTHING = Columns(
     multi_valued=(MultiValued(name="tags", separator="|", values=5),),
     ignored=("title",),
     missing=("NA",),
-    split="hour",
 )
 
 
 def test_words_and_a_file_mean_the_same(tmp_path: Path) -> None:
-    words = "label=click; numeric=price; categorical=country, city; multi_valued=tags:|:5; ignored=title; missing=NA; split=hour"
+    words = "label=click; numeric=price; categorical=country, city; multi_valued=tags:|:5; ignored=title; missing=NA"
     document = {
         "label": "click",
         "numeric": ["price"],
@@ -29,7 +29,6 @@ def test_words_and_a_file_mean_the_same(tmp_path: Path) -> None:
         "multi_valued": [{"name": "tags", "separator": "|", "values": 5}],
         "ignored": ["title"],
         "missing": ["NA"],
-        "split": "hour",
     }
     (tmp_path / "columns.json").write_text(json.dumps(document))
     assert read_columns(words) == read_columns(str(tmp_path / "columns.json")) == EVERYTHING
@@ -39,7 +38,9 @@ def test_words_and_a_file_mean_the_same(tmp_path: Path) -> None:
 def test_fields_stand_in_the_order_of_roles_and_a_list_takes_as_many_as_it_may_have() -> None:
     assert EVERYTHING.fields == ("price", "country", "city", "tags")
     assert EVERYTHING.field_size == 1 + 2 + 5
-    assert EVERYTHING.read == ("click", "price", "country", "city", "tags", "hour")
+    assert EVERYTHING.read == ("click", "price", "country", "city", "tags")
+    assert replace(EVERYTHING, split="hour").read == ("click", "price", "country", "city", "tags", "hour")
+    assert replace(EVERYTHING, split="city").read == EVERYTHING.read
 
 
 def test_what_is_left_out_of_a_file_has_its_default(tmp_path: Path) -> None:
@@ -102,10 +103,11 @@ def test_ignored_columns_may_be_there() -> None:
     [
         ("label", "columns 'label': no such file"),
         ("label=y; numeric=a; numeric=b", "numeric stands twice"),
-        ("label=y; number=a", "unknown 'number'; known are label, numeric, categorical, multi_valued, ignored, missing, split"),
+        ("label=y; number=a", "unknown 'number'; known are label, numeric, categorical, multi_valued, ignored, missing"),
         ("label=y; numeric", "'numeric' is not role=names"),
         ("label=y; numeric=a=b", "'numeric=a=b' is not role=names"),
         ("numeric=a", "no label"),
+        ("label=y; numeric=a; split=hour", "split 'hour': give it as --split-column, with --split-by hash or time"),
         ("label=y; multi_valued=tags", "'tags' is not name:separator:values, such as tags:|:5"),
         ("label=y; multi_valued=tags:|:many", "'tags:|:many' is not name:separator:values"),
     ],
@@ -122,6 +124,7 @@ def test_words_that_mean_nothing_are_refused(words: str, reason: str) -> None:
         ("{", "cannot be read as JSON"),
         ("[]", "an object with label, numeric, categorical"),
         ('{"label": 1, "numeric": ["a"]}', "label 1 is not str"),
+        ('{"label": "y", "numeric": ["a"], "split": "hour"}', "split 'hour': give it as --split-column"),
         ('{"label": "y", "numeric": [1]}', "an entry of numeric 1 is not str"),
         ('{"label": "y", "numeric": "a"}', "numeric 'a' is not a list"),
         ('{"label": "y", "multi_valued": ["t"]}', "multi_valued 't': an object with name, separator and values"),

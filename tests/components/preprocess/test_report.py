@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from components.manifest import Manifest, Source
+from components.manifest import ColumnStatistics, HeldOut, Manifest, Source
 from components.preprocess.report import dataset_report
 from components.records import Batch, Schema
 
@@ -45,6 +45,25 @@ def test_rejected_rows_by_reason_and_by_source(made: Manifest) -> None:
     assert re.search(r"width width 60 rows label label 10 rows", page)
     assert "a.tsv 900 67 2.0 abababababababab b.tsv 30 3 2.0" in page
     assert "Rejected rows" not in words(replace(made, sources=(source("a.tsv", 900),)))
+
+
+def test_the_split_the_sampling_and_the_columns_of_a_table(made: Manifest) -> None:
+    columns = (ColumnStatistics(name="price", missing=3), ColumnStatistics(name="ad", missing=1, distinct=9, collision_rate=0.02))
+    page = words(
+        replace(
+            made,
+            held_out=HeldOut(by="hash", fraction=0.1, column="User"),
+            negative_sampling_rate=0.1,
+            sources=(replace(made.sources[0], left_out=1200),),
+            statistics=replace(made.statistics, columns=columns),
+        )
+    )
+    assert "validation: all rows of 10% of the texts in column User." in page
+    assert "0.1 of the negative training rows were kept, 1,200 left out; " in page
+    assert "2 of 1,232 rows of the sources were skipped" in page
+    assert "price 3 ad 1 9 2.00%" in page
+    assert "day1.tsv 30 1,200 2 1.0" in page
+    assert "Columns column" not in words(made)
 
 
 def fields_of(page: str) -> list[Any]:

@@ -1,6 +1,7 @@
 """Splits by a column, and draws: expected values worked out by hand."""
 
 from datetime import UTC, datetime
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,8 +12,9 @@ from hypothesis import strategies as st
 from components.errors import InvalidConfig, InvalidRecords
 from components.preprocess.keys import below, row_keys
 from components.preprocess.splits import (
+    SplitConfig,
+    TimeRange,
     boundary_of,
-    calibrated,
     check_times,
     held_out_by_hash,
     held_out_by_time,
@@ -20,6 +22,7 @@ from components.preprocess.splits import (
     last_day,
     parsed_time,
     times_of,
+    whole_range,
 )
 
 ROWS = np.arange(1, 100_001)
@@ -73,18 +76,25 @@ def test_any_text_is_a_time_or_none(text: str) -> None:
 def test_the_last_day_validates() -> None:
     texts = ["2026-12-01T23:59:59", "2026-12-02", "2026-11-30", "2026-12-02T08:00:00"]
     times = times_of(pa.array(texts))
-    assert times.wrong is None
+    assert not times.wrong.any()
     boundary = last_day(int(times.seconds.max()))
     assert boundary == boundary_of("2026-12-02")
     assert held_out_by_time(times.seconds, boundary).tolist() == [False, True, False, True]
-    check_times(int(times.seconds.min()), int(times.seconds.max()), boundary, "hour")
+    check_times(TimeRange(int(times.seconds.min()), int(times.seconds.max())), boundary, "hour")
 
 
-def test_the_first_row_without_a_time_is_told() -> None:
-    assert times_of(pa.array(["2026-12-02", None, "x"])).wrong == 1
-    assert times_of(pa.array(["2026-12-02", "2026-12-03", "x"])).wrong == 2
-    assert times_of(pa.array([], pa.string())).wrong is None
-    assert times_of(pa.array([None], pa.string())).wrong == 0
+@pytest.mark.parametrize(
+    ("texts", "wrong"),
+    [(["2026-12-02", None, "x"], [False, True, True]), (["x", "2026-12-02", "x"], [True, False, True]), ([None], [True]), ([], [])],
+)
+def test_rows_without_a_time_are_told(texts: list[str | None], wrong: list[bool]) -> None:
+    assert times_of(pa.array(texts, pa.string())).wrong.tolist() == wrong
+
+
+def test_the_range_of_parts_is_that_of_all_rows_in_any_order() -> None:
+    parts = [None, TimeRange(5, 9), TimeRange(2, 3), None]
+    assert whole_range(parts) == whole_range(parts[::-1]) == (2, 9)
+    assert whole_range([None]) is None
 
 
 @pytest.mark.parametrize(
@@ -92,8 +102,9 @@ def test_the_first_row_without_a_time_is_told() -> None:
     [("2026-12-02", "train"), ("2026-12-01", "train"), ("2026-12-04", "validate")],
 )
 def test_a_boundary_leaves_rows_on_both_sides(boundary: str, side: str) -> None:
+    times = TimeRange(boundary_of("2026-12-02"), boundary_of("2026-12-03T10:00:00Z"))
     with pytest.raises(InvalidRecords) as caught:
-        check_times(boundary_of("2026-12-02"), boundary_of("2026-12-03T10:00:00Z"), boundary_of(boundary), "hour")
+        check_times(times, boundary_of(boundary), "hour")
     message = (
         f"column hour: times are from 2026-12-02 to 2026-12-03T10:00:00Z, so no row is left to {side} when those from {boundary}"
     )
@@ -112,15 +123,18 @@ def test_every_positive_row_stays_and_a_share_of_the_others() -> None:
     assert kept(labels, keys, 1.0).all()
 
 
-@pytest.mark.parametrize("rate", [0.0, -0.5, 1.5, float("nan")])
-def test_a_rate_is_a_share(rate: float) -> None:
-    with pytest.raises(InvalidConfig, match="must be above 0 and at most 1"):
-        kept(np.zeros(1, np.float32), np.zeros(1, np.uint64), rate)
-
-
 @pytest.mark.parametrize(
-    ("sampled", "rate", "true"), [(0.5, 0.01, 1 / 101), (1 / 11, 0.1, 1 / 101), (0.3, 1.0, 0.3), (0.0, 0.1, 0), (1, 0.1, 1)]
+    ("settings", "said"),
+    [
+        ({"by": "user"}, "split by 'user' is none of row, hash, time"),
+        ({"column": "user"}, "split column 'user': say how it divides the rows, --split-by hash or time"),
+        ({"boundary": "2026-12-02"}, "split boundary '2026-12-02': say how"),
+        ({"by": "time"}, "split by time: say by which column"),
+        ({"by": "hash", "column": "user", "boundary": "2026-12-02"}, "only times have one"),
+        ({"by": "time", "column": "hour", "boundary": "tomorrow"}, "split boundary 'tomorrow': a time is ISO 8601"),
+    ],
 )
-def test_probabilities_are_corrected_for_the_rows_left_out(sampled: float, rate: float, true: float) -> None:
-    """1 click in 101 rows: with 1 of 100 others kept the model sees 1 in 2, with 10 of 100 it sees 1 in 11."""
-    assert calibrated(np.array([sampled]), rate)[0] == pytest.approx(true)
+def test_settings_of_a_split_that_do_not_go_together_are_refused(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidConfig) as caught:
+        SplitConfig(**settings)
+    assert said in str(caught.value)

@@ -135,6 +135,10 @@ def test_the_transform_knows_training_rows_only(tmp_path: Path) -> None:
     manifest = made(tmp_path / "data", write_csv(tmp_path / "day.csv", rows), fitting=fitting)
     country = read_transform(tmp_path / "data" / "transform.json").categories[0]
     assert country.distinct == manifest.train.examples < 400
+    price, *_, tags = manifest.statistics.columns
+    assert (price.name, price.missing, price.unseen, price.distinct, price.collision_rate) == ("price", 0, None, None, None)
+    assert (tags.name, tags.missing, tags.unseen, tags.distinct) == ("tags", 400, 0, 0)
+    assert manifest.statistics.columns[1].unseen == manifest.validation.examples
     ids = {split: [row[2] for row in rows_of(tmp_path / "data", split)] for split in ("train", "validation")}
     assert country.rare not in ids["train"]
     assert set(ids["validation"]) == {country.rare}
@@ -247,12 +251,6 @@ def test_names_stand_for_a_header(tmp_path: Path) -> None:
 def test_settings_that_do_not_go_together_are_refused(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidConfig, match=said):
         PreprocessConfig(**settings)
-
-
-def test_a_split_column_is_refused_before_anything_is_read(tmp_path: Path) -> None:
-    source = write_csv(tmp_path / "day.csv", table(4))
-    with pytest.raises(InvalidConfig, match="--validation-fraction only"):
-        made(tmp_path / "data", source, columns=COLUMNS.replace("ignored=note", "ignored=note; split=note"))
 
 
 def test_a_rerun_over_changed_input_is_noticed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
