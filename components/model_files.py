@@ -40,7 +40,11 @@ class ModelFile:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelCard:
-    """model.json. `config` holds the training program's settings as it wrote them; keys unknown here are left alone."""
+    """model.json. `config` holds the training program's settings as it wrote them; keys unknown here are left alone.
+
+    `negative_sampling_rate` is the share of the negative rows that the training saw. The saved model is corrected for it, so that
+    its probabilities are those of the whole traffic; weights.npz is not.
+    """
 
     strategy: str
     rank: int
@@ -56,6 +60,7 @@ class ModelCard:
     ranks_agreed: bool
     metrics: Mapping[str, float]
     files: tuple[ModelFile, ...]
+    negative_sampling_rate: float = 1.0
 
 
 def model_digest(model: Path) -> str:
@@ -128,6 +133,8 @@ def load_scorer(model: Path) -> Scorer:
 
 def _card(document: dict[str, Any], path: Path) -> ModelCard:
     names = [field.name for field in fields(ModelCard)]
+    # Models of before there was sampling were trained on all rows.
+    document = {"negative_sampling_rate": 1.0, **document}
     if missing := [name for name in names if name not in document]:
         raise NotPromotable(f"{path}: no {', '.join(missing)}; train again")
     try:

@@ -15,6 +15,10 @@ def headline(evaluation: Evaluation) -> str:
     return text
 
 
+def _share(negative_rate: float) -> str:
+    return "all" if negative_rate == 1.0 else f"{negative_rate:.6g} of them; its probabilities are corrected for it"
+
+
 def _metric(value: float | None, reason: str) -> str:
     return f"undefined ({reason})" if value is None else f"{value:.4f}"
 
@@ -54,6 +58,7 @@ def evaluation_page(name: str, evaluation: Evaluation, card: ModelCard) -> Page:
             ["strategy", f"{card.strategy}, {card.world_size} workers"],
             ["training steps", f"{card.step:,}"],
             ["training examples", f"{card.examples:,}"],
+            ["negative rows it was trained on", _share(card.negative_sampling_rate)],
             ["model digest", evaluation.model_digest],
             ["data digest", evaluation.data_digest],
         ],

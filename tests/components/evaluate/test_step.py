@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,7 @@ def validation_rows(rows: int, one_class: bool = False) -> Batch:
     return replace(batch, labels=(random.random(rows) < probabilities(TRUE_WEIGHTS, batch)).astype(np.float32))
 
 
-def write_dataset(dataset: Path, validation: Batch, warnings: tuple[str, ...] = ()) -> Manifest:
+def write_dataset(dataset: Path, validation: Batch, warnings: tuple[str, ...] = (), rate: float = 1.0) -> Manifest:
     """Two validation shards; the training split is never read here and stays empty."""
     (dataset / "validation").mkdir(parents=True)
     half = len(validation) // 3
@@ -64,6 +65,7 @@ def write_dataset(dataset: Path, validation: Batch, warnings: tuple[str, ...] = 
             validation_rows_in_train=0,
         ),
         sources=(),
+        negative_sampling_rate=rate,
         warnings=warnings,
         versions={},
     )
@@ -191,6 +193,42 @@ def test_the_champion_is_scored_on_the_same_rows(folder: Folder) -> None:
     assert found.champion.log_loss == pytest.approx(log_loss(labels, weak), abs=1e-6)
     assert found.champion.auc_difference == pytest.approx(found.auc - found.champion.auc)
     assert found.champion.auc_difference > 0
+
+
+def write_sampled_model(model: Path, manifest: Manifest, rate: float) -> None:
+    """What the training program saves of TRUE_WEIGHTS, as learned where this share of the negative rows was kept."""
+    from components.train.program.config import TrainConfig
+    from components.train.program.export import write_model as export
+    from components.train.program.model import make_model
+
+    config = TrainConfig(embedding_size=1, deep_layers=())
+    table = np.stack([TRUE_WEIGHTS, np.zeros_like(TRUE_WEIGHTS)], axis=1)
+    # Log-odds are ln 1/rate higher than in the traffic.
+    bias = np.array([-np.log(rate)], np.float32)
+    trained = {"strategy": "single", "world_size": 1, "step": 1, "examples": 64, "ranks_agreed": True, "metrics": {}}
+    model.mkdir(parents=True)
+    sampled = replace(manifest, negative_sampling_rate=rate)
+    card = export(model, config, sampled, make_model(config, FIELDS, 0.3), table, [bias], trained)
+    (model / "model.json").write_text(json.dumps(card))
+
+
+def test_models_of_any_sampling_rate_are_measured_on_the_traffic(tmp_path: Path) -> None:
+    """The model saw a tenth of the negative rows, the champion half of them: as probabilities of the traffic both are right."""
+    folder = Folder(tmp_path, validation_rows(ROWS), rate=0.1)
+    folder.model = tmp_path / "sampled"
+    write_sampled_model(folder.model, folder.manifest, 0.1)
+    put_in_store(folder.store, 2, TRUE_WEIGHTS, folder.manifest)
+    champion = folder.store / "deepfm/versions/2/model"
+    shutil.rmtree(champion)
+    write_sampled_model(champion, folder.manifest, 0.5)
+    found = folder.evaluate(folder.store)
+    labels, scores = folder.validation.labels, probabilities(TRUE_WEIGHTS, folder.validation)
+    for measured in (found, found.champion):
+        assert measured.auc == pytest.approx(roc_auc_score(labels, scores), abs=1e-6)
+        assert measured.log_loss == pytest.approx(log_loss(labels, scores), abs=1e-6)
+    predicted = sum(part.predicted * part.rows for part in found.calibration) / found.rows
+    assert predicted == pytest.approx(scores.mean(), abs=1e-6)
+    assert "0.1 of them; its probabilities are corrected for it" in folder.report.read_text()
 
 
 @pytest.mark.parametrize(("shape", "words"), [({"feature_size": 60}, "60 features"), ({"field_size": 4}, "4 fields")])

@@ -102,6 +102,23 @@ def test_slots_and_step_begin_anew(tmp_path: Path, optimizer: Any) -> None:
         np.testing.assert_array_equal(value, expected, err_msg=name)
 
 
+def test_the_bias_begins_at_the_odds_that_this_training_sees(tmp_path: Path) -> None:
+    """Of 1 click in 101 rows, the champion saw 1 in 11, with a tenth of the other 100; this training sees 1 in 51, with half."""
+    weights = write_champion(tmp_path / "champion", batch_norm=False)
+    weights["dense_0"][:] = np.log(1 / 10)
+    np.savez(tmp_path / "champion/weights.npz", **weights)
+    card = json.loads((tmp_path / "champion/model.json").read_text())
+    digest = hashlib.sha256((tmp_path / "champion/weights.npz").read_bytes()).hexdigest()
+    card |= {"files": {"weights.npz": {"sha256": digest}}, "negative_sampling_rate": 0.1}
+    (tmp_path / "champion/model.json").write_text(json.dumps(card))
+    config = TrainConfig(**SETTINGS)
+    source = Source(files=(), examples=64, field_size=FIELDS, feature_size=ROWS, click_rate=1 / 51, encoding="blocks")
+    shapes = {name: value.shape for name, value in single(config, source).state().items()}
+    state, _ = start_warm(tmp_path / "champion", config, SCHEMA, make_model(config, FIELDS, 1 / 51), shapes, negative_rate=0.5)
+    assert state["dense_0"] == pytest.approx(np.log(1 / 50), abs=1e-6)
+    np.testing.assert_array_equal(state["dense_1"], weights["dense_1"])
+
+
 def test_a_checkpoint_comes_before_the_champion(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     write_champion(tmp_path / "input/data/champion")
     config = TrainConfig(**SETTINGS, batch_norm=True, batch_size=64, warm_start=True)
