@@ -36,6 +36,25 @@ def test_show_prints_text_rows_and_a_document(ctrflow: Run, folder: Path) -> Non
     assert [len(row["ids"]) for row in document["first_rows"]] == [2, 2]
 
 
+def test_rows_are_divided_and_sampled_as_asked(ctrflow: Run, tmp_path: Path) -> None:
+    rows = [f"{int(n % 2 == 0)},{n},2026-12-0{1 + n % 2}" for n in range(400)]
+    (tmp_path / "days.csv").write_text("\n".join(["click,price,at", *rows, ""]))
+    table = ("--format", "csv", "--columns", "label=click; numeric=price")
+    split = ("--split-by", "time", "--split-column", "at")
+    done = ctrflow("preprocess", "days.csv", "wrong", *table, *split, "--split-boundary", "2026-12-09", cwd=tmp_path)
+    assert done.returncode == 1
+    said = (
+        "ctrflow: column at: times are from 2026-12-01 to 2026-12-02, so no row is left to validate when those from 2026-12-09 on"
+    )
+    assert done.stderr.splitlines()[-1].startswith(said)
+    (tmp_path / "days.csv").write_text((tmp_path / "days.csv").read_text().replace("1,0,", "0,0,"))
+    done = ctrflow("preprocess", "days.csv", "data", *table, *split, "--negative-rate", 1e-9, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "data: 199 rows to train, 200 to validate\n")
+    lines = ctrflow("dataset", "show", "data", cwd=tmp_path).stdout.splitlines()
+    assert lines[2] == "validation: the rows from 2026-12-02 on, by column at"
+    assert lines[3].startswith("1e-09 of the negative training rows were kept, 1 left out; ")
+
+
 def test_verify_says_what_is_wrong_and_exits_1(ctrflow: Run, folder: Path) -> None:
     done = ctrflow("dataset", "verify", "dataset", cwd=folder)
     assert (done.returncode, done.stdout) == (0, "dataset: 40 rows in 5 shards, all as the manifest says\n")
