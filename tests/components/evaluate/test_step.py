@@ -208,7 +208,7 @@ def write_sampled_model(model: Path, manifest: Manifest, rate: float) -> None:
     trained = {"strategy": "single", "world_size": 1, "step": 1, "examples": 64, "ranks_agreed": True, "metrics": {}}
     model.mkdir(parents=True)
     sampled = replace(manifest, negative_sampling_rate=rate)
-    card = export(model, config, sampled, make_model(config, FIELDS, 0.3), table, [bias], trained)
+    card = export(model, config, sampled, make_model(config, FIELDS, 0.3), table, [bias], model / "no transform.json", trained)
     (model / "model.json").write_text(json.dumps(card))
 
 

@@ -229,6 +229,25 @@ def test_rows_that_are_all_left_out_are_refused(tmp_path: Path) -> None:
     assert said.endswith(" negative ones were left out; raise --negative-rate")
 
 
+def write_criteo(path: Path, rows: Sequence[Row]) -> Path:
+    """The number in I1, the user in C1 (of any bytes), the time in C26."""
+    filled = "\t" * 12
+    lines = [f"{click}\t{n}{filled}\t{user}\xff{chr(9) * 25}{at}\n" for n, click, user, at in rows]
+    path.write_bytes("".join(lines).encode("latin-1"))
+    return path
+
+
+def test_raw_criteo_is_divided_by_its_categories(tmp_path: Path) -> None:
+    source, criteo = write_criteo(tmp_path / "day.tsv", days(60)), {"format": "criteo", "columns": ""}
+    made(tmp_path / "time", source, **criteo, split_by="time", split_column="C26")
+    assert numbers(tmp_path / "time", "validation") == list(range(2, 60, 3))
+    made(tmp_path / "hash", source, **criteo, split_by="hash", split_column="C1", validation_fraction=0.4, negative_rate=0.5)
+    users = {n % 10 for n in numbers(tmp_path / "hash", "validation")}
+    assert numbers(tmp_path / "hash", "validation") == [n for n in range(60) if n % 10 in users]
+    said = refusal(tmp_path, source, **criteo, split_by="time", split_column="I1")
+    assert "split 'I1' is numeric; its text is needed" in said
+
+
 @pytest.mark.parametrize("settings", [BY_TIME, BY_USER], ids=["time", "hash"])
 def test_the_bytes_do_not_depend_on_processes(tmp_path: Path, settings: dict[str, Any]) -> None:
     # Three batches of 16,384 rows, so that each process has some.

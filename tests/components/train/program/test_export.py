@@ -41,7 +41,7 @@ def saved(folder: Path, dataset_of: Callable[..., Manifest], rows: Batch, rate: 
         dense[0][:] = bias
         table[:], dense[1:] = 0.0, [np.zeros_like(each) for each in dense[1:]]
     (folder / "model").mkdir()
-    card = write_model(folder / "model", config, manifest, model, table, dense, TRAINED)
+    card = write_model(folder / "model", config, manifest, model, table, dense, folder / "no transform.json", TRAINED)
     (folder / "model/model.json").write_text(json.dumps(card))
     assert read_model(folder / "model").negative_sampling_rate == rate
     return load_scorer(folder / "model")(rows.ids, rows.values)
