@@ -1,6 +1,5 @@
 """JSON documents that people may have edited: strict parsing, and a check of what was read against the declared types."""
 
-import difflib
 import json
 import math
 from collections.abc import Mapping
@@ -9,7 +8,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from components.errors import InvalidConfig
+from components.errors import InvalidConfig, hint_for
 
 Settings = TypeVar("Settings")
 
@@ -86,9 +85,7 @@ def settings_of(kind: type[Settings], document: Any, place: str) -> Settings:
     values: dict[str, Any] = {}
     for key, value in document.items():
         if key not in hints:
-            near = difflib.get_close_matches(key, hints, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(hints)}"
-            raise InvalidConfig(f"{place}: {key!r} is unknown; {hint}")
+            raise InvalidConfig(f"{place}: {key!r} is unknown; {hint_for(key, hints)}")
         part = hints[key]
         if isinstance(value, dict) and isinstance(part, type) and is_dataclass(part):
             values[key] = settings_of(part, value, f"{place}: {key}")

@@ -10,6 +10,9 @@ Every message is one line: what, where, and what to do. The command line prints 
 and keeps its traceback.
 """
 
+import difflib
+from collections.abc import Iterable
+
 
 class WorkflowError(Exception):
     """Base of all errors that a user can act on."""
@@ -29,3 +32,10 @@ class TrainingJobFailed(WorkflowError):
 
 class NotPromotable(WorkflowError):
     """A model or its evaluation is incomplete, inconsistent or undecidable."""
+
+
+def hint_for(name: str, known: Iterable[str]) -> str:
+    """What the writer of an unknown name may have meant, for the end of a message."""
+    names = list(known)
+    near = difflib.get_close_matches(name, names, n=1)
+    return f"did you mean {near[0]}?" if near else f"known: {', '.join(names)}"

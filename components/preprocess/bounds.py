@@ -10,7 +10,7 @@ SHARE_OF_CONTAINER = 0.25
 SMALL_INPUT_BYTES = 64 << 20
 # A bucket that is sorted stands in memory up to this many times: as read, sorted, and as a batch.
 _COPIES = 4
-# Of the bound, what sorting may take; the rest is for chunks on their way, remembered tokens and sets of ids.
+# Of the bound, what sorting may take; the rest is for chunks on their way and sets of ids.
 _SORTING_SHARE = 0.5
 _MOST_BITS = 8
 # Text or records become about as many bytes of rows; gzip hides some.

@@ -19,7 +19,7 @@ from components.preprocess.tokens import TokenCounts, added, tokens_of
 from components.preprocess.transform import CategoryEncoding, CategoryField, NumberEncoding, NumberField, Transform
 from components.records import LARGEST_TABLE
 
-# Distinct tokens of all columns together; about 30 bytes each, and as many again while counts are merged.
+# Distinct tokens of all columns together; 20 to 30 bytes each, and some 150 more while counts are merged.
 MOST_TOKENS = 4_000_000
 # Rows whose numbers are kept for quantiles: the share of rows below an edge is then right within 0.4 % (two standard errors).
 SAMPLED_ROWS = 65_536

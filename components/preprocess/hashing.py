@@ -32,11 +32,6 @@ def token_hashes(tokens: pa.BinaryArray, seeds_N: Words) -> Words:
     return hashes
 
 
-def token_hash(seed: int, token: bytes) -> int:
-    """XXH64 of one token."""
-    return int(token_hashes(pa.array([token], pa.binary()), np.array([seed], np.uint64))[0])
-
-
 def _by_length(tokens: pa.BinaryArray) -> Iterator[tuple[NDArray[np.int64], NDArray[np.uint8]]]:
     """The places of tokens of the same length, and their bytes, uint8 [n, length]."""
     if not len(tokens):

@@ -3,7 +3,6 @@
 Array suffix: B rows.
 """
 
-import hashlib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 
 from components.errors import InvalidConfig, InvalidRecords
 from components.manifest import SplitBy
+from components.preprocess.hashing import token_hashes
 from components.preprocess.keys import below, mix
 
 # One draw must not follow from another: the key that shuffles is mixed again, before it decides more.
@@ -59,10 +59,9 @@ def held_out_by_hash(texts: pa.Array, fraction: float, seed: int) -> NDArray[np.
     Missing cells count as one text. About `fraction` of the texts validates, which need not be that fraction of the rows.
     """
     encoded = pc.fill_null(texts, "").dictionary_encode()
-    digests = [hashlib.blake2b(text.encode(), digest_size=8).digest() for text in encoded.dictionary.to_pylist()]
-    hashes = np.frombuffer(b"".join(digests), "<u8")
-    held_out = below(mix(hashes ^ mix(np.array([seed + 1], np.uint64))), fraction)
-    chosen: NDArray[np.bool_] = held_out[encoded.indices.to_numpy()] if len(hashes) else np.zeros(0, bool)
+    hashes = token_hashes(encoded.dictionary.cast(pa.binary()), np.full(len(encoded.dictionary), seed, np.uint64))
+    # Mixed again, because a hashed column with this seed takes its ids from the same hashes.
+    chosen: NDArray[np.bool_] = below(mix(hashes), fraction)[encoded.indices.to_numpy()]
     return chosen
 
 

@@ -1,13 +1,12 @@
 """Settings of a training, from the hyperparameters of a SageMaker training job, which arrive as strings."""
 
-import difflib
 import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
-from components.errors import InvalidConfig
+from components.errors import InvalidConfig, hint_for
 from components.learning import Learning
 
 StrategyName = Literal["single", "horovod", "parameter_server", "tower", "mirrored"]
@@ -182,9 +181,7 @@ def parse_hyperparameters(texts: Mapping[str, str]) -> TrainConfig:
     settings: dict[str, Any] = {}
     for key, text in texts.items():
         if key not in types:
-            near = difflib.get_close_matches(key, types, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(types)}"
-            raise InvalidConfig(f"hyperparameter {key} is unknown; {hint}")
+            raise InvalidConfig(f"hyperparameter {key} is unknown; {hint_for(key, types)}")
         # The SageMaker SDK sends JSON: a text arrives as "adam" with the quotes in it.
         value = str(text).strip().removeprefix('"').removesuffix('"')
         if types[key] in _PARSERS:

@@ -248,7 +248,7 @@ def test_raw_criteo_is_divided_by_its_categories(tmp_path: Path) -> None:
     assert "split 'I1' is numeric; its text is needed" in said
 
 
-@pytest.mark.parametrize("settings", [BY_TIME, BY_USER], ids=["time", "hash"])
+@pytest.mark.parametrize("settings", [BY_TIME, {**BY_USER, "validation_fraction": 0.4}], ids=["time", "hash"])
 def test_the_bytes_do_not_depend_on_processes(tmp_path: Path, settings: dict[str, Any]) -> None:
     # Three batches of 16,384 rows, so that each process has some.
     source = write_parquet(tmp_path / "days", days(40_000))

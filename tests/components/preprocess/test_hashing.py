@@ -6,7 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.preprocess.hashing import token_hash, token_hashes
+from components.preprocess.hashing import token_hashes
+
+
+def token_hash(seed: int, token: bytes) -> int:
+    """That of a token alone."""
+    return int(token_hashes(pa.array([token], pa.binary()), np.array([seed], np.uint64))[0])
 
 
 @pytest.mark.parametrize(
