@@ -16,7 +16,8 @@ run: .venv/.base ## run the whole pipeline on the built-in sample, or: make run 
 	@$(BIN)/ctrflow run $(if $(DATA),--data '$(DATA)' --format $(FORMAT),--sample-rows $(ROWS)) $(RUN_OPTIONS)
 
 test: .venv/.test ## run all tests
-	@$(BIN)/python -m pytest $(PYTEST_OPTIONS)
+	@$(BIN)/python -m pytest -m 'not alone' -n 2 --dist loadgroup $(PYTEST_OPTIONS)
+	@$(BIN)/python -m pytest -m alone $(PYTEST_OPTIONS)
 
 check: .venv/.test ## lint, format check and strict types
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,14 @@ class Started:
             return []
         self.seen.update({child.pid: child for child in found})
         return found
+
+    def trains(self) -> bool:
+        """Whether a process of a training job runs; others below the command come and go meanwhile."""
+        for child in self.look():
+            with suppress(psutil.NoSuchProcess):
+                if "components.train.program" in child.cmdline():
+                    return True
+        return False
 
     def run_record(self) -> dict[str, Any] | None:
         found = sorted(self.cwd.glob("runs/2*/run.json"))

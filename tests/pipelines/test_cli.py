@@ -139,7 +139,7 @@ def test_a_closed_terminal_ends_a_training_and_its_processes(start: Callable[...
     assert ctrflow("sample", "clicks.tsv", "--rows", 2000, cwd=tmp_path).returncode == 0
     assert ctrflow("preprocess", "clicks.tsv", "dataset", cwd=tmp_path).returncode == 0
     command = start("train", "dataset", "trained", "--epochs", "1000", *SMALL)
-    command.wait_for(lambda: any("components.train.program" in child.cmdline() for child in command.look()))
+    command.wait_for(command.trains)
     command.process.send_signal(signal.SIGHUP)
     assert command.process.wait(20) == 129, command.output()
     assert command.output().splitlines()[-1] == "ctrflow: stopped by SIGHUP; everything that ran has ended"

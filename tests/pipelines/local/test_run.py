@@ -4,7 +4,8 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 MODEL = ("--embedding-size", "8", "--deep-layers", "16", "--batch-size", "256", "--learning-rate", "0.01")
 # The shortest run: no race, and no more probes than profiling needs.
 SHORT = (*MODEL, "--strategy", "single", "--profile-budget-s", "3")
+# Together on one worker of pytest-xdist: another would make the same run again.
+OF_ONE_RUN = pytest.mark.xdist_group("one-run")
 STEPS = ["preprocess", "profile-utilization", "select-strategy", "train", "evaluate", "promote"]
 
 
@@ -34,6 +37,7 @@ def first(ctrflow: Run, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path,
     return folder, ctrflow("run", "--sample-rows", 20_000, *MODEL, cwd=folder)
 
 
+@OF_ONE_RUN
 def test_raw_clicks_become_a_promoted_model(first: tuple[Path, "subprocess.CompletedProcess[str]"]) -> None:
     folder, done = first
     assert done.returncode == 0, done.stdout + done.stderr
@@ -46,6 +50,7 @@ def test_raw_clicks_become_a_promoted_model(first: tuple[Path, "subprocess.Compl
     assert (folder / "models/deepfm/versions/1/model/saved_model/saved_model.pb").is_file()
 
 
+@OF_ONE_RUN
 def test_the_race_was_run_with_real_ranks_and_servers(first: tuple[Path, "subprocess.CompletedProcess[str]"]) -> None:
     run, _ = newest(first[0])
     rungs = {rung["name"]: rung for rung in json.loads((run / "select-strategy/plan").read_text())["rungs"]}
@@ -54,6 +59,7 @@ def test_the_race_was_run_with_real_ranks_and_servers(first: tuple[Path, "subpro
     assert hosts == {"algo-1", "algo-2"}
 
 
+@OF_ONE_RUN
 def test_one_line_a_step_then_a_table(first: tuple[Path, "subprocess.CompletedProcess[str]"]) -> None:
     _, done = first
     lines = done.stdout.splitlines()
@@ -65,6 +71,7 @@ def test_one_line_a_step_then_a_table(first: tuple[Path, "subprocess.CompletedPr
     assert "Traceback" not in done.stdout + done.stderr
 
 
+@OF_ONE_RUN
 def test_a_second_run_from_the_compiled_yaml_starts_from_and_meets_the_first_ones_champion(
     first: tuple[Path, "subprocess.CompletedProcess[str]"], ctrflow: Run
 ) -> None:
@@ -142,6 +149,16 @@ def test_verbose_prints_every_line_of_a_step(ctrflow: Run, tmp_path: Path) -> No
     assert done.returncode == 1
 
 
+def groups_of(processes: Iterable[psutil.Process]) -> set[int]:
+    """Process groups of those that run; others of this machine come and go meanwhile."""
+    found = set()
+    for process in processes:
+        with suppress(psutil.NoSuchProcess, ProcessLookupError):
+            if process.status() != psutil.STATUS_ZOMBIE:
+                found.add(os.getpgid(process.pid))
+    return found
+
+
 @pytest.mark.parametrize("step", ["preprocess", "profile-utilization", "select-strategy", "train", "evaluate"])
 def test_ctrl_c_in_the_middle_of_a_step_leaves_nothing_running(start: Callable[..., Any], step: str) -> None:
     epochs = "1000" if step == "train" else "1"
@@ -149,14 +166,13 @@ def test_ctrl_c_in_the_middle_of_a_step_leaves_nothing_running(start: Callable[.
     command = start("run", "--sample-rows", "60000", *choice, "--epochs", epochs)
     command.wait_for_step(step)
     if step in ("profile-utilization", "select-strategy", "train"):
-        command.wait_for(lambda: any("components.train.program" in child.cmdline() for child in command.look()))
-    groups = {os.getpgid(child.pid) for child in command.look()}
+        command.wait_for(command.trains)
+    groups = groups_of(command.look())
     assert len(groups) >= 1
     command.process.send_signal(signal.SIGINT)
     assert command.process.wait(30) == 130, command.output()
     assert command.left_over() == []
-    alive = {os.getpgid(process.pid) for process in psutil.process_iter() if process.status() != psutil.STATUS_ZOMBIE}
-    assert not groups & alive
+    assert not groups & groups_of(psutil.process_iter())
     record = command.run_record()
     assert (record["state"], record["tasks"][-1]["state"]) == ("stopped", "stopped")
     assert "everything that ran has ended" in command.output()

@@ -23,17 +23,27 @@ from components.records import Batch, Encoding, Schema, Shard, write_shard
 FIELDS, TABLE, ROWS = 5, 2000, 6400
 
 
-def free_port_base() -> int:
-    """A base with 40 ports above it that nothing listens on."""
+def hold_ports() -> tuple[int, socket.socket]:
+    """A base with 40 ports above it that nothing listens on, below those of outgoing connections and of the local endpoint.
+
+    Returns:
+        the base, and a socket on the last port before the next base: while it is open no other job gets the same ports, also none
+        of another process that runs tests.
+    """
     while True:
-        base = random.randrange(10_000, 32_000, 50)  # below the ports that outgoing connections take
+        base = random.randrange(10_000, 20_000, 50)
+        try:
+            holder = socket.create_server(("0.0.0.0", base + 49))
+        except OSError:
+            continue
         try:
             for offset in (0, 1, 10, 11, 12, 20, 21):
                 with socket.create_server(("0.0.0.0", base + offset)):
                     pass
         except OSError:
+            holder.close()
             continue
-        return base
+        return base, holder
 
 
 def planted_rows(count: int) -> Batch:
@@ -151,20 +161,22 @@ class Job:
             own = {"SAGEMAKER_BASE_DIR": str(base), "CTRFLOW_HOST_ADDRESSES": json.dumps(addresses)}
             self._environments.append({**os.environ, **own})
         self.launchers: list[subprocess.Popen[bytes]] = []
+        self._ports: socket.socket | None = None
         self.start()
 
     def start(self) -> None:
         """Start every host, again if it ran before; what the hosts left stays where it is, as after a spot interruption."""
         self.launchers = []
-        port_base = str(free_port_base())
+        self._free_ports()
+        port_base, self._ports = hold_ports()
         prefixes = self._network.prefixes or ((),) * len(self.bases)
         for base, environment, prefix in zip(self.bases, self._environments, prefixes, strict=True):
             with base.with_suffix(".log").open("wb") as log:
                 command = [*prefix, *self._command]
-                environment["CTRFLOW_PORT_BASE"] = port_base
+                environment["CTRFLOW_PORT_BASE"] = str(port_base)
                 self.launchers.append(subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True))
 
-    def wait(self, timeout_s: float = 120.0) -> list[int]:
+    def wait(self, timeout_s: float = 180.0) -> list[int]:
         deadline = time.monotonic() + timeout_s
         return [launcher.wait(max(deadline - time.monotonic(), 0.1)) for launcher in self.launchers]
 
@@ -220,6 +232,10 @@ class Job:
             entered = entered or (progress.stat().st_mtime_ns if progress.exists() else None)
         return self.processes()
 
+    def _free_ports(self) -> None:
+        if self._ports:
+            self._ports.close()
+
     def kill(self) -> None:
         for launcher in self.launchers:
             try:
@@ -227,6 +243,7 @@ class Job:
             except ProcessLookupError:
                 continue
             launcher.wait()
+        self._free_ports()
 
 
 @pytest.fixture(scope="session")

@@ -74,6 +74,7 @@ def two_hosts() -> Iterator[None]:
             ETC.rmdir()
 
 
+@pytest.mark.alone
 @pytest.mark.usefixtures("two_hosts")
 @pytest.mark.parametrize(
     "settings",
