@@ -2,6 +2,7 @@
 
 import os
 import signal
+from collections.abc import Iterator
 from types import FrameType
 
 import pytest
@@ -41,3 +42,18 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """A choice of tests may have none for one half of `make test`."""
     if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and session.config.option.markexpr in HALVES:
         session.exitstatus = pytest.ExitCode.OK
+
+
+@pytest.fixture(scope="session", autouse=True)
+def processes_see_what_is_installed_without_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The `test` extra brings scikit-learn and SciPy, and Keras reads both wherever it finds them.
+
+    That takes a third of the CPU time in which a process imports TensorFlow. Tests start hundreds, and a training container has
+    neither.
+    """
+    hidden = tmp_path_factory.mktemp("hidden")
+    for name in ("scipy", "sklearn"):
+        (hidden / f"{name}.py").write_text(f"raise ModuleNotFoundError('{name} is there for the tests alone', name={name!r})\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(hidden), prepend=os.pathsep)
+        yield
