@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -193,20 +194,6 @@ class Job:
     def losses(self) -> list[float]:
         return [loss for _, loss in self.training()["losses"]]
 
-    def alone(self, config: Any) -> tuple[Any, Any]:
-        """The source of this job's data, and the batches of one process that trains on it alone."""
-        from components.train.program.channels import find_channels
-        from components.train.program.container import read_container
-        from components.train.program.division import Share, divide
-        from components.train.program.input import batches, find_source, read_files
-
-        container = read_container({"SAGEMAKER_BASE_DIR": str(self.bases[0])})
-        source, _, manifest = find_source(container, config, find_channels(container, config), 0)
-        shards = tuple(range(len(manifest.train.shards)))
-        share = Share(place="here", shards=shards, rows=source.examples, readers=1, index=0)
-        division = divide([share], config, 0, source.examples)
-        return source, batches(read_files(source.files, source.encoding), source, division, config.seed)
-
     def processes(self) -> dict[str, psutil.Process]:
         """Running training processes by role."""
         found = {}
@@ -244,6 +231,63 @@ class Job:
                 continue
             launcher.wait()
         self._free_ports()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Alone:
+    """What one process, this one, had for losses when it trained alone, and what it ended with."""
+
+    losses: list[float]
+    strategy: Any
+    model: Any
+
+    def weights(self) -> dict[str, Any]:
+        """As weights.npz names them."""
+        table, dense = self.strategy.parameters()
+        return {"table": table, **{f"dense_{index}": value for index, value in enumerate(dense)}}
+
+
+def train_alone(dataset: Path, config: Any, begin: Callable[[Any], None] | None) -> Alone:
+    """Train here, without a job, from the weights that `begin` writes into a fresh strategy."""
+    from components.train.program.channels import Channels
+    from components.train.program.container import Container
+    from components.train.program.division import Share, divide
+    from components.train.program.input import batches, find_source, read_files
+    from components.train.program.model import make_model
+    from components.train.program.single import Single
+
+    with TemporaryDirectory() as folder:
+        container = Container(base=Path(folder), hosts=("algo-1",), current_host="algo-1", network_interface="lo")
+        container.data.mkdir(parents=True)
+        (container.data / "train").symlink_to(dataset / "train")
+        (container.data / "manifest").symlink_to(dataset)
+        source, _, manifest = find_source(container, config, Channels(names=("train",), input_mode="File", by_host=False), 0)
+        shards = tuple(range(len(manifest.train.shards)))
+        share = Share(place="here", shards=shards, rows=source.examples, readers=1, index=0)
+        rows = batches(read_files(source.files, source.encoding), source, divide([share], config, 0, source.examples), config.seed)
+        model = make_model(config, source.field_size, source.click_rate)
+        strategy = Single(config, source, model)
+        if begin:
+            begin(strategy)
+        return Alone(losses=[strategy.train(batch) for batch in rows], strategy=strategy, model=model)
+
+
+@pytest.fixture(scope="session")
+def alone(dataset: Path) -> Callable[..., Alone]:
+    """One process that trains alone on `dataset` with these hyperparameters: once, however many tests compare with it."""
+    from components.train.program.config import parse_hyperparameters
+
+    known: dict[Any, Alone] = {}
+
+    def train(begin: Callable[[Any], None] | None = None, **hyperparameters: object) -> Alone:
+        config = parse_hyperparameters({name: str(value) for name, value in hyperparameters.items()})
+        if begin:
+            return train_alone(dataset, config, begin)
+        if config not in known:
+            known[config] = train_alone(dataset, config, None)
+        return known[config]
+
+    return train
 
 
 @pytest.fixture(scope="session")

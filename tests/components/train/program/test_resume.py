@@ -23,6 +23,14 @@ def wait_for_checkpoint(job: Any, step: int) -> None:
         time.sleep(0.02)
 
 
+def assert_weights(job: Any, expected: Any) -> None:
+    weights = expected.weights()
+    with np.load(job.bases[0] / "model/weights.npz") as found:
+        assert sorted(found.files) == sorted(weights)
+        for name in found.files:
+            np.testing.assert_allclose(found[name], weights[name], rtol=1e-3, atol=1e-5, err_msg=name)
+
+
 @pytest.mark.parametrize(
     ("hosts", "settings"),
     [
@@ -45,11 +53,9 @@ def wait_for_checkpoint(job: Any, step: int) -> None:
     ],
 )
 def test_a_killed_training_resumes_on_all_ranks(
-    run_job: Callable[..., Any], dataset: Path, hosts: int, settings: dict[str, Any]
+    run_job: Callable[..., Any], dataset: Path, alone: Callable[..., Any], hosts: int, settings: dict[str, Any]
 ) -> None:
-    uninterrupted = run_job(dataset, hosts, **{**SETTINGS, **settings})
-    assert uninterrupted.wait() == [0] * hosts, uninterrupted.log()
-
+    """An uninterrupted one ends where one process that trains alone ends; test_strategies.py says so of every strategy."""
     job = run_job(dataset, hosts, **{**SETTINGS, **settings})
     wait_for_checkpoint(job, 40)
     job.kill()
@@ -59,10 +65,9 @@ def test_a_killed_training_resumes_on_all_ranks(
     begun = training["resumed_at"]
     assert begun >= 40
     assert begun % 20 == 0
-    assert training["examples"] == (uninterrupted.training()["steps"] - begun) * 64
-    with np.load(uninterrupted.bases[0] / "model/weights.npz") as expected, np.load(job.bases[0] / "model/weights.npz") as found:
-        for name in expected.files:
-            np.testing.assert_allclose(found[name], expected[name], rtol=1e-3, atol=1e-5)
+    steps = settings.get("steps", STEPS)
+    assert training["examples"] == (steps - begun) * 64
+    assert_weights(job, alone(**{**SETTINGS, "steps": steps}, batch_size=64))
 
 
 def test_asynchronous_workers_resume_together_after_one_was_killed(run_job: Callable[..., Any], dataset: Path) -> None:
@@ -83,12 +88,10 @@ def test_asynchronous_workers_resume_together_after_one_was_killed(run_job: Call
 
 @pytest.mark.parametrize(("before", "after"), [("sharded", "replicated_sparse"), ("replicated_dense", "sharded")])
 def test_a_checkpoint_of_one_placement_is_resumed_in_another(
-    run_job: Callable[..., Any], dataset: Path, before: str, after: str
+    run_job: Callable[..., Any], dataset: Path, alone: Callable[..., Any], before: str, after: str
 ) -> None:
     """Half of the steps in each, against all of them in one process."""
     settings = {**SETTINGS, "steps": 40}
-    single = run_job(dataset, strategy="single", batch_size=64, **settings)
-    assert single.wait() == [0], single.log()
     horovod = {"strategy": "horovod", "workers_per_host": 2, "batch_size": 32}
     job = run_job(dataset, **{**settings, "steps": 20}, **horovod, embedding_placement=before)
     assert job.wait() == [0], job.log()
@@ -97,9 +100,7 @@ def test_a_checkpoint_of_one_placement_is_resumed_in_another(
     job.start()
     assert job.wait() == [0], job.log()
     assert job.training()["resumed_at"] == 20
-    with np.load(single.bases[0] / "model/weights.npz") as expected, np.load(job.bases[0] / "model/weights.npz") as found:
-        for name in expected.files:
-            np.testing.assert_allclose(found[name], expected[name], rtol=1e-3, atol=1e-5)
+    assert_weights(job, alone(**settings, batch_size=64))
 
 
 def test_a_finished_training_that_is_started_again_ends_at_once(run_job: Callable[..., Any], dataset: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from components.manifest import manifest_digest, read_manifest
-from components.train.program.config import TrainConfig, parse_hyperparameters
+from components.train.program.config import TrainConfig
 from components.train.program.input import Source
 from components.train.program.model import make_model
 from components.train.program.single import Single
@@ -23,22 +23,6 @@ HOROVOD = {"strategy": "horovod", "batch_size": 32}
 RATES = {"adam": 0.01, "adagrad": 0.1, "sgd": 1.0}
 
 
-@pytest.fixture(scope="module")
-def single_losses() -> dict[str, list[float]]:
-    return {}
-
-
-def losses_of_single(run_job: Callable[..., Any], dataset: Path, optimizer: str, known: dict[str, list[float]]) -> list[float]:
-    """Trained once for each optimizer."""
-    if optimizer not in known:
-        job = run_job(
-            dataset, strategy="single", batch_size=GLOBAL_BATCH, optimizer=optimizer, **{**MODEL, "learning_rate": RATES[optimizer]}
-        )
-        assert job.wait() == [0], job.log()
-        known[optimizer] = job.losses()
-    return known[optimizer]
-
-
 def learns(losses: list[float]) -> bool:
     """The last ten batches are better than the first ten."""
     return float(np.mean(losses[-10:])) < float(np.mean(losses[:10])) - 0.01
@@ -47,6 +31,7 @@ def learns(losses: list[float]) -> bool:
 @pytest.mark.parametrize(
     ("optimizer", "hosts", "settings"),
     [
+        ("adam", 1, {"strategy": "single", "batch_size": 64}),
         ("adam", 1, {**HOROVOD, "workers_per_host": 2, "embedding_placement": "replicated_sparse"}),
         ("adagrad", 2, {**HOROVOD, "embedding_placement": "replicated_sparse"}),
         ("adam", 1, {**HOROVOD, "workers_per_host": 2, "embedding_placement": "shared"}),
@@ -64,6 +49,7 @@ def learns(losses: list[float]) -> bool:
         ("sgd", 1, {"strategy": "mirrored", "batch_size": 64, "cross_device": "hierarchical_copy"}),
     ],
     ids=[
+        "single",
         "horovod-2-workers-replicated-sparse",
         "horovod-2-hosts-replicated-sparse",
         "horovod-2-workers-shared",
@@ -84,14 +70,15 @@ def learns(losses: list[float]) -> bool:
 def test_losses_equal_those_of_one_process(
     run_job: Callable[..., Any],
     dataset: Path,
-    single_losses: dict[str, list[float]],
+    alone: Callable[..., Any],
     optimizer: str,
     hosts: int,
     settings: dict[str, Any],
 ) -> None:
-    expected = losses_of_single(run_job, dataset, optimizer, single_losses)
+    learned = {**MODEL, "optimizer": optimizer, "learning_rate": RATES[optimizer]}
+    expected = alone(**learned, batch_size=GLOBAL_BATCH).losses
     factor = settings.get("learning_rate_factor", 1)
-    job = run_job(dataset, hosts, optimizer=optimizer, **settings, **{**MODEL, "learning_rate": RATES[optimizer] / factor})
+    job = run_job(dataset, hosts, **{**learned, **settings, "learning_rate": RATES[optimizer] / factor})
     assert job.wait() == [0] * hosts, job.log()
     assert f"learning rate {RATES[optimizer] / factor:g} x {factor:g} = {RATES[optimizer]:g}, no warm-up" in job.log()
     assert len(job.losses()) == STEPS
@@ -137,7 +124,12 @@ def logits(weights, ids, values, embeddings):
     ids=["dcn-v2-on-horovod", "wide-and-deep-mirrored", "own-model-on-towers", "dropout-and-batch-norm-on-a-server"],
 )
 def test_every_model_learns_the_same_in_every_strategy(
-    run_job: Callable[..., Any], dataset: Path, tmp_path: Path, learned: dict[str, Any], placed: dict[str, Any]
+    run_job: Callable[..., Any],
+    dataset: Path,
+    alone: Callable[..., Any],
+    tmp_path: Path,
+    learned: dict[str, Any],
+    placed: dict[str, Any],
 ) -> None:
     if "own_model" in learned:
         path = tmp_path / "relation_model.py"
@@ -145,18 +137,14 @@ def test_every_model_learns_the_same_in_every_strategy(
         learned = {**learned, "own_model": path}
     job = run_job(dataset, 1, **{**MODEL, **learned, **placed})
     assert job.wait() == [0], job.log()
-    single = {**MODEL, **learned, "batch_size": GLOBAL_BATCH}
-    config = parse_hyperparameters({name: str(value) for name, value in single.items()})
-    source, batches = job.alone(config)
-    strategy = Single(config, source, make_model(config, source.field_size, source.click_rate))
-    expected = [strategy.train(batch) for batch in batches]
-    np.testing.assert_allclose(job.losses(), expected, rtol=1e-4)
-    assert learns(expected)
+    expected = alone(**{**MODEL, **learned, "batch_size": GLOBAL_BATCH})
+    np.testing.assert_allclose(job.losses(), expected.losses, rtol=1e-4)
+    assert learns(expected.losses)
     # What is served gives the probabilities of the trained weights.
     ids, values = np.array([[0, 5, 9, 1, 1999]]), np.array([[1.0, 0.5, 0.25, 2.0, 1.0]], np.float32)
     served = tf.saved_model.load(str(job.bases[0] / "model/saved_model")).signatures["serving_default"]
-    table, dense = strategy.parameters()
-    logits = make_model(config, source.field_size, source.click_rate).logits(dense, table[ids], ids, values)
+    table, dense = expected.strategy.parameters()
+    logits = expected.model.logits(dense, table[ids], ids, values)
     probability = served(ids=tf.constant(ids), values=tf.constant(values))["probability"]
     np.testing.assert_allclose(probability, tf.sigmoid(logits), rtol=1e-3)
 
@@ -212,19 +200,17 @@ def test_asynchronous_servers_give_every_worker_its_own_equal_share(run_job: Cal
     ],
 )
 def test_three_ranks_hold_what_their_placement_says(
-    run_job: Callable[..., Any], dataset: Path, placement: str, rows_per_rank: list[int]
+    run_job: Callable[..., Any], dataset: Path, alone: Callable[..., Any], placement: str, rows_per_rank: list[int]
 ) -> None:
     settings = {**MODEL, "strategy": "horovod", "workers_per_host": 3, "batch_size": 16, "embedding_placement": placement}
     job = run_job(dataset, 1, **settings)
     assert job.wait() == [0], job.log()
     # A row is a weight and 8 numbers, and as many again for each of Adam's two moments.
     assert job.training()["table_bytes_per_rank"] == [rows * 27 * 4 for rows in rows_per_rank]
-    config = parse_hyperparameters({name: str(value) for name, value in {**MODEL, "batch_size": 48}.items()})
-    source, batches = job.alone(config)
-    single = Single(config, source, make_model(config, source.field_size, source.click_rate))
-    np.testing.assert_allclose(job.losses(), [single.train(batch) for batch in batches], rtol=1e-4)
+    expected = alone(**MODEL, batch_size=48)
+    np.testing.assert_allclose(job.losses(), expected.losses, rtol=1e-4)
     with np.load(job.bases[0] / "model/weights.npz") as found:
-        np.testing.assert_allclose(found["table"], single.parameters()[0], rtol=1e-3, atol=1e-5)
+        np.testing.assert_allclose(found["table"], expected.weights()["table"], rtol=1e-3, atol=1e-5)
 
 
 def test_the_placement_that_is_chosen_is_logged_with_its_numbers(run_job: Callable[..., Any], dataset: Path) -> None:

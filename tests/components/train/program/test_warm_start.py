@@ -62,21 +62,25 @@ def single(config: TrainConfig, source: Source) -> Single:
     ids=["horovod-sharded", "parameter-servers"],
 )
 def test_a_grown_table_keeps_the_champions_rows_and_begins_the_new_ones_afresh(
-    run_job: Callable[..., Any], dataset: Path, tmp_path: Path, hosts: int, settings: dict[str, Any]
+    run_job: Callable[..., Any],
+    dataset: Path,
+    alone: Callable[..., Any],
+    tmp_path: Path,
+    hosts: int,
+    settings: dict[str, Any],
 ) -> None:
     weights = write_champion(tmp_path / "champion", batch_norm=False)
     learned = {**SETTINGS, "deep_layers": "[16]", "steps": 10}
     job = run_job(dataset, hosts, champion=tmp_path / "champion", warm_start=True, **learned, **settings)
     assert job.wait() == [0] * hosts, job.log()
-    config = TrainConfig(**SETTINGS, batch_size=64, steps=10)
-    source, batches = job.alone(config)
-    # The same by hand: a fresh single process whose weights are written over.
-    expected = single(config, source)
-    expected.table[:OLD_ROWS, :9].assign(weights["table"])
-    for index, variable in enumerate(expected.dense):
-        variable.assign(weights[f"dense_{index}"])
-    losses = [expected.train(batch) for batch in batches]
-    np.testing.assert_allclose(job.losses(), losses, rtol=1e-4)
+
+    def write_over(fresh: Single) -> None:
+        """The same by hand, in a single process."""
+        fresh.table[:OLD_ROWS, :9].assign(weights["table"])
+        for index, variable in enumerate(fresh.dense):
+            variable.assign(weights[f"dense_{index}"])
+
+    np.testing.assert_allclose(job.losses(), alone(write_over, **learned, batch_size=64).losses, rtol=1e-4)
     assert job.training()["warm_start"] == {"rows_kept": 1500, "rows_new": 500, "champion_checksum": "c0ffee"}
     assert "warm start from champion c0ffee: 1500 rows kept, 500 new" in job.log()
 
