@@ -5,7 +5,6 @@ whatever the name says.
 """
 
 import glob
-import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,11 +85,6 @@ def input_files(arguments: Sequence[str]) -> list[Path]:
     if not files:
         raise InvalidRecords("no input given; name a file, a folder or a glob")
     return list(files.values())
-
-
-def file_digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def clean(text: bytes) -> bytes:

@@ -13,7 +13,7 @@ from components.errors import InvalidRecords
 from components.manifest import Source
 from components.preprocess.config import PreprocessConfig
 from components.preprocess.crew import Crew
-from components.preprocess.lines import file_digest
+from components.preprocess.digests import Digests
 from components.preprocess.progress import Progress
 from components.preprocess.reading import check_rejects, chunks_of, readable
 from components.preprocess.splits import boundary_of, check_times, last_day, time_text, whole_range
@@ -103,20 +103,21 @@ def gather(config: PreprocessConfig, files: Sequence[Path], crew: Crew, progress
         InvalidRecords: naming file and line or record of the first wrong row, or a file without rows; no row for a split.
     """
     sources = []
-    for path, found in zip(files, _read(config, files, crew, "parse", progress, work.table), strict=True):
-        log.info("read %s: %d rows", path, found.rows)
-        with readable(path):
-            size, digest = path.stat().st_size, file_digest(path)
-        sources.append(
-            Source(
-                path=str(path),
-                bytes=size,
-                sha256=digest,
-                rows=found.rows,
-                rejected=dict(found.rejected),
-                left_out=found.left_out,
+    with Digests(files) as digests:
+        for path, found in zip(files, _read(config, files, crew, "parse", progress, work.table), strict=True):
+            log.info("read %s: %d rows", path, found.rows)
+            with readable(path):
+                size, digest = path.stat().st_size, digests.of(path)
+            sources.append(
+                Source(
+                    path=str(path),
+                    bytes=size,
+                    sha256=digest,
+                    rows=found.rows,
+                    rejected=dict(found.rejected),
+                    left_out=found.left_out,
+                )
             )
-        )
     _check_times(config, crew, work)
     tally, counts = crew.each("finish")[0] if crew.count == 1 else _merged(crew.each("finish"))
     return Gathered(sources=tuple(sources), tally=tally, counts=counts)
