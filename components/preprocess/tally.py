@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,7 @@ from components.preprocess.codes import ValueCodes
 from components.preprocess.collisions import TokenSketch
 from components.preprocess.parsed import Parsed
 from components.preprocess.transform import NumberField, Transform
-from components.records import Batch
+from components.records import LARGEST_TABLE, Batch
 
 # Bytes that the exact sets of ids may take in one process, a byte for each id of each field; beyond it they become sketches.
 EXACT_BYTES = 64 << 20
@@ -21,39 +22,64 @@ SKETCH_BYTES = 1 << 20
 class DistinctIds:
     """How many different ids each field holds: exact up to EXACT_BYTES of sets, an estimate within about 1 % beyond.
 
+    Only the stretch of a field's set between its smallest and largest id is ever touched: fields whose ids follow each other, the
+    usual case, take the memory of one table and not of one each.
+
     Source of the estimate: Whang, Vander-Zanden, Taylor 1990, linear-time probabilistic counting.
     """
 
-    def __init__(self, field_size: int) -> None:
+    def __init__(self, field_size: int, feature_size: int = LARGEST_TABLE) -> None:
         self.sketched = False
-        self.seen_FI = np.zeros((field_size, 0), bool)
+        # All at once where the table is known and fits: growing copies.
+        width = feature_size if field_size * feature_size <= EXACT_BYTES else 0
+        self._take(np.zeros((field_size, width), bool), np.full(field_size, 2**62), np.zeros(field_size, np.int64))
 
-    def __getstate__(self) -> tuple[bool, tuple[int, ...], NDArray[np.uint8]]:
+    def _take(self, seen_FI: NDArray[np.bool_], first_F: NDArray[np.int64], stop_F: NDArray[np.int64]) -> None:
+        """Sets by field; those of field f are within first_F[f]..stop_F[f] - 1."""
+        self.seen_FI, self._first_F, self._stop_F = seen_FI, first_F, stop_F
+
+    def __getstate__(self) -> tuple[Any, ...]:
         """Bits, not bytes, travel between processes."""
-        return self.sketched, self.seen_FI.shape, np.packbits(self.seen_FI)
+        bits = [np.packbits(row) for row in self._rows()]
+        return self.sketched, self.seen_FI.shape, self._first_F, self._stop_F, bits
 
-    def __setstate__(self, state: tuple[bool, tuple[int, ...], NDArray[np.uint8]]) -> None:
-        self.sketched, shape, bits = state
-        self.seen_FI = np.unpackbits(bits, count=int(np.prod(shape))).view(bool).reshape(shape)
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        self.sketched, shape, first_F, stop_F, bits = state
+        self._take(np.zeros(shape, bool), first_F, stop_F)
+        for row, some in zip(self._rows(), bits, strict=True):
+            row[:] = np.unpackbits(some, count=len(row))
+
+    def _rows(self) -> list[NDArray[np.bool_]]:
+        """The stretch of each field's set that may hold something."""
+        return [row[first:stop] for row, first, stop in zip(self.seen_FI, self._first_F, self._stop_F, strict=True)]
 
     def add(self, ids_BF: NDArray[np.int64]) -> None:
-        if not self.sketched and (largest := int(ids_BF.max(initial=-1))) >= self.seen_FI.shape[1]:
+        """Ids of some rows, at least one."""
+        if not self.sketched and (largest := int(ids_BF.max())) >= self.seen_FI.shape[1]:
             self._grow(max(largest + 1, min(2 * self.seen_FI.shape[1], EXACT_BYTES // len(self.seen_FI))))
-        self.seen_FI[np.arange(len(self.seen_FI)), _slot(ids_BF) if self.sketched else ids_BF] = True
+        found_BF = _slot(ids_BF) if self.sketched else ids_BF
+        self._first_F = np.minimum(self._first_F, found_BF.min(axis=0))
+        self._stop_F = np.maximum(self._stop_F, found_BF.max(axis=0) + 1)
+        fields, width = self.seen_FI.shape
+        self.seen_FI.reshape(-1)[found_BF + np.arange(fields) * width] = True
 
     def _grow(self, width: int) -> None:
-        fields, old = self.seen_FI.shape
+        fields = len(self.seen_FI)
         if fields * width > EXACT_BYTES:
             self._sketch()
         else:
-            self.seen_FI = np.concatenate([self.seen_FI, np.zeros((fields, width - old), bool)], axis=1)
+            old = self._rows()
+            self._take(np.zeros((fields, width), bool), self._first_F, self._stop_F)
+            for row, known in zip(self._rows(), old, strict=True):
+                row[:] = known
 
     def _sketch(self) -> None:
         """From sets to sketches; nothing that was seen is lost."""
-        exact, self.sketched = self.seen_FI, True
-        self.seen_FI = np.zeros((len(exact), SKETCH_BYTES), bool)
-        for row, known in zip(self.seen_FI, exact, strict=True):
-            row[_slot(np.flatnonzero(known))] = True
+        exact, fields, self.sketched = self._rows(), len(self.seen_FI), True
+        sketches = np.zeros((fields, SKETCH_BYTES), bool)
+        for row, known, first in zip(sketches, exact, self._first_F, strict=True):
+            row[_slot(first + np.flatnonzero(known))] = True
+        self._take(sketches, np.zeros(fields, np.int64), np.full(fields, SKETCH_BYTES))
 
     def merge(self, other: "DistinctIds") -> None:
         for one, another in ((self, other), (other, self)):
@@ -61,18 +87,23 @@ class DistinctIds:
                 another._sketch()
         if not self.sketched:
             width = max(self.seen_FI.shape[1], other.seen_FI.shape[1])
-            self._grow(width)
-            other._grow(width)
+            for each in (self, other):
+                if each.seen_FI.shape[1] < width:
+                    each._grow(width)
             if self.sketched:
                 return self.merge(other)
-        self.seen_FI |= other.seen_FI
+        added = other._rows()
+        for row, first, stop, more in zip(self.seen_FI, other._first_F, other._stop_F, added, strict=True):
+            row[first:stop] |= more
+        self._first_F = np.minimum(self._first_F, other._first_F)
+        self._stop_F = np.maximum(self._stop_F, other._stop_F)
         return None
 
     def counts(self) -> tuple[int, ...]:
-        set_F = self.seen_FI.sum(axis=1)
+        set_F = tuple(int(np.count_nonzero(row)) for row in self._rows())
         if not self.sketched:
-            return tuple(set_F.tolist())
-        empty = np.maximum(1 - set_F / SKETCH_BYTES, 1 / SKETCH_BYTES)
+            return set_F
+        empty = np.maximum(1 - np.array(set_F) / SKETCH_BYTES, 1 / SKETCH_BYTES)
         return tuple(round(-SKETCH_BYTES * float(np.log(share))) for share in empty)
 
 
@@ -86,6 +117,7 @@ class Tally:
     """Counts of rows that were taken."""
 
     field_size: int
+    feature_size: int = LARGEST_TABLE
     rows: int = 0
     positives: int = 0
     smallest_id: int = 2**63 - 1
@@ -102,7 +134,7 @@ class Tally:
     codes: ValueCodes = field(init=False)
 
     def __post_init__(self) -> None:
-        self.distinct = DistinctIds(self.field_size)
+        self.distinct = DistinctIds(self.field_size, self.feature_size)
         self.codes = ValueCodes(self.field_size)
 
     def add(self, parsed: Parsed) -> None:

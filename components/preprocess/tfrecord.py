@@ -32,6 +32,8 @@ _HEADER_BYTES, _FOOTER_BYTES = 12, 4
 _LENGTH_BYTES = 3
 # An id below 2^31 has at most 5 groups; a negative one, which is refused anyway, has 10.
 _ID_BYTES = 5
+# The lower seven bits of so many bytes.
+_GROUPS_OF = np.array([int.from_bytes(b"\x7f" * size, "little") for size in range(_ID_BYTES + 1)], np.uint64)
 
 
 class _OtherLayout(Exception):
@@ -85,9 +87,10 @@ def _floats(data: Bytes, start: Positions, end: Positions, count: int) -> NDArra
 def _varints(data: Bytes, start: Positions, end: Positions, count: int) -> NDArray[np.int64]:
     """Packed varints [B, count]."""
     lengths = end - start
-    # Bytes of all records one after the other.
-    shifts = np.repeat(start - np.concatenate([[0], np.cumsum(lengths)[:-1]]), lengths)
-    packed = data[shifts + np.arange(len(shifts))]
+    # Bytes of all records one after the other: slices of bytes, because positions of each would be eight times as large.
+    whole = data.tobytes()
+    parts = [whole[begin:stop] for begin, stop in zip(start.tolist(), end.tolist(), strict=True)]
+    packed = np.frombuffer(b"".join(parts), np.uint8)
     last = np.flatnonzero(packed < 0x80)
     if len(last) != count * len(start) or (last[count - 1 :: count] != np.cumsum(lengths) - 1).any():
         raise _OtherLayout
@@ -96,11 +99,17 @@ def _varints(data: Bytes, start: Positions, end: Positions, count: int) -> NDArr
     longest = int(sizes.max())
     if longest > _ID_BYTES:
         raise _OtherLayout
-    found: NDArray[np.int64] = (packed[first] & 0x7F).astype(np.int64)
+    # The four or eight bytes from each first one on as one number, of which those after the last are cleared; then its groups of
+    # seven bits move together.
+    size = 4 if longest <= 4 else 8
+    padded = np.concatenate([packed, np.zeros(size, np.uint8)])
+    words = np.ndarray((len(packed),), f"<u{size}", padded, strides=(1,)).take(first)
+    words &= _GROUPS_OF.astype(words.dtype).take(sizes)
+    found = words & words.dtype.type(0x7F)
     for group in range(1, longest):
-        long = np.flatnonzero(sizes > group)
-        found[long] |= (packed[first[long] + group] & 0x7F).astype(np.int64) << 7 * group
-    return found.reshape(len(start), count)
+        found |= (words & words.dtype.type(0x7F << 8 * group)) >> words.dtype.type(group)
+    ids: NDArray[np.int64] = found.astype(np.int64).reshape(len(start), count)
+    return ids
 
 
 def decode_many(data: Bytes, start: Positions, end: Positions, field_size: int) -> Batch | None:
@@ -127,13 +136,15 @@ def decode_many(data: Bytes, start: Positions, end: Positions, field_size: int) 
 def _framing_holds(chunk: Chunk, start: Positions) -> bool:
     """Whether every checksum of a chunk is right; `start` is where each record begins."""
     data = np.frombuffer(chunk.data, np.uint8)
-    headers = set(map(bytes, sliding_window_view(data, _HEADER_BYTES)[start]))
+    # Few lengths are different, and the checksum of one is that of all like it.
+    _, some = np.unique(sliding_window_view(data, _HEADER_BYTES)[start].view("V12"), return_index=True)
+    headers = [chunk.data[at : at + _HEADER_BYTES] for at in start[some].tolist()]
     if any(masked_crc(header[:8]) != int.from_bytes(header[8:], "little") for header in headers):
         return False
     ends = chunk.ends - _FOOTER_BYTES
-    view, value = memoryview(chunk.data), google_crc32c.value
+    payloads, value = chunk.data, google_crc32c.value
     spans = zip((start + _HEADER_BYTES).tolist(), ends.tolist(), strict=True)
-    crcs = np.fromiter((value(bytes(view[a:b])) for a, b in spans), np.uint32, len(start))
+    crcs = np.array([value(payloads[begin:end]) for begin, end in spans], np.uint32)
     expected = sliding_window_view(data, _FOOTER_BYTES)[ends].view("<u4")[:, 0]
     return bool(((crcs >> 15 | crcs << 17) + np.uint32(0xA282EAD8) == expected).all())
 

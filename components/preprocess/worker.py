@@ -155,7 +155,7 @@ class Worker:
         self.work, self._counting, self._times = work, None, None
         self._parser = parser_of(self.work)
         self._spill = SpillWriter(folder=self.work.scratch, bits=self.work.bits, writer=self.number)
-        self._tally = Tally(field_size=self.work.schema.field_size)
+        self._tally = Tally(field_size=self.work.schema.field_size, feature_size=self.work.schema.feature_size)
 
     def parse(self, chunk: Chunk) -> ChunkResult:
         """Rows of a chunk into their buckets."""

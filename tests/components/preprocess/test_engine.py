@@ -210,7 +210,7 @@ def test_a_worker_that_dies_is_one_line(tmp_path: Path) -> None:
     )
     with Crew(work, 2) as crew:
         for child in psutil.Process().children():
-            if "components.preprocess.process" in child.cmdline():
+            if "components.worker_process" in child.cmdline():
                 child.kill()
         with pytest.raises(WorkflowError, match="a worker process was ended by signal 9; if the container's memory is short"):
             crew.each("finish")
