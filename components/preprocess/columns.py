@@ -110,7 +110,9 @@ class Columns:
             raise InvalidRecords(f"{place}: column {named(twice)} stands twice; rename or remove one")
         if absent := [name for name in (*self.read, *self.ignored) if name not in found and name != EVERY_OTHER]:
             what = "label column" if absent[0] == self.label else "column"
-            raise InvalidRecords(f"{place}: no {what} {named(absent)}; columns found: {','.join(found[:_SHOWN_COLUMNS])}")
+            # As they stand in the file, unless that would break the line or the terminal.
+            names = ",".join(name[:80] if name.isprintable() else repr(name[:80]) for name in found[:_SHOWN_COLUMNS])
+            raise InvalidRecords(f"{place}: no {what} {named(absent)}; columns found: {names}")
         known = {*self.read, *self.ignored}
         if EVERY_OTHER not in known and (unknown := [name for name in found if name not in known]):
             raise InvalidRecords(f"{place}: column {named(unknown)} has no role; declare it, or ignored '*' for every other column")

@@ -83,4 +83,5 @@ def _check_rows(metadata: pyarrow.parquet.FileMetaData, read: int, path: Path) -
 
 
 def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:200]
+    """What pyarrow says, in which bytes of a damaged file may stand."""
+    return "".join(letter if letter.isprintable() else " " for letter in str(error)[:200]).strip()

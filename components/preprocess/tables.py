@@ -3,7 +3,6 @@
 The transform is fitted in a pass of its own over the training rows, unless one that was fitted before is given.
 """
 
-import gzip
 import io
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -16,7 +15,7 @@ import pyarrow as pa
 
 from components.errors import InvalidConfig, InvalidRecords
 from components.framing import scan_framed
-from components.preprocess.chunks import GZIP_MAGIC, Chunk, record_chunks, text_chunks
+from components.preprocess.chunks import Chunk, record_chunks, text_chunks
 from components.preprocess.columns import Columns
 from components.preprocess.conform import conform
 from components.preprocess.criteo import CATEGORIES, CRITEO, CriteoParser, has_labels
@@ -28,8 +27,6 @@ from components.preprocess.raw_rows import RawRows, merged
 from components.preprocess.transform import Transform, apply
 from components.records import Batch
 
-# A header is one record; no table has a longer one.
-_HEADER_BYTES = 1 << 20
 # Features that hold nothing are absent from a record, so that one record does not show all names.
 _PEEKED_RECORDS = 1000
 
@@ -161,14 +158,9 @@ def _first_records(path: Path) -> list[bytes]:
 
 
 def _opening(path: Path) -> bytes:
-    """The beginning of a text file, as `text_chunks` would give it."""
-    with path.open("rb") as raw:
-        compressed = raw.read(2) == GZIP_MAGIC
-    try:
-        with gzip.open(path) if compressed else path.open("rb") as file:
-            return file.read(_HEADER_BYTES)
-    except EOFError as error:
-        raise InvalidRecords(f"{path}: compressed file ended early after line 0; send it again") from error
+    """The first records of a text file, as far as they can be read; damage after them is named where they are parsed."""
+    first = next(text_chunks(path, whole=end_of_records), None)
+    return first.data if first else b""
 
 
 def transformed(transform: Transform, raw: RawRows) -> Parsed:

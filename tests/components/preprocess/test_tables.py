@@ -3,7 +3,7 @@
 import csv
 import gzip
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -227,6 +227,21 @@ def test_other_text_is_no_libffm(tmp_path: Path) -> None:
 def test_a_table_without_rows_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidRecords, match="no rows in it"):
         made(tmp_path / "data", write_csv(tmp_path / "day.csv", []))
+
+
+@pytest.mark.parametrize(
+    ("damaged", "said"),
+    [
+        (lambda packed: packed[:10] + b"\xff" * 40, r"damaged gzip data after line 0 "),
+        (lambda packed: packed[:-8] + bytes(8), r"damaged gzip data after line 5 "),
+        (lambda packed: packed[:30], r"compressed file ended early after line 0"),
+    ],
+)
+def test_damaged_gzip_is_refused_wherever_it_is(tmp_path: Path, damaged: Callable[[bytes], bytes], said: str) -> None:
+    path = tmp_path / "day.csv"
+    path.write_bytes(damaged(gzip.compress(b"click,price,country,tags,note\n" + b"1,2.5,DE,a,x\n0,,FR,,y\n" * 2)))
+    with pytest.raises(InvalidRecords, match=rf"day\.csv: {said}"):
+        made(tmp_path / "data", path)
 
 
 def test_names_stand_for_a_header(tmp_path: Path) -> None:
