@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all."""
+"""Files that appear whole or not at all, and what an object in S3 is to who reads files (s3.py asks S3)."""
 
 import json
 import os
@@ -6,10 +6,34 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
 from components.errors import InvalidConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class S3Object:
+    """An object as it was listed: `etag` (with its quotes) is of these bytes and no later ones."""
+
+    bucket: str
+    key: str
+    size: int
+    etag: str
+
+    @property
+    def uri(self) -> str:
+        return f"s3://{self.bucket}/{self.key}"
+
+    @property
+    def name(self) -> str:
+        return self.key.rpartition("/")[2]
+
+
+def is_marker(name: str) -> bool:
+    """Whether a file is another program's note, such as _SUCCESS or .part-0.crc, and not data."""
+    return name.startswith((".", "_"))
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 import click
@@ -73,7 +74,7 @@ def sample(out: Path, rows: int, seed: int) -> None:
 @source_options
 @click.option("--seed", type=int, default=0, help="of the shuffle and the split")
 def preprocess(inputs: tuple[str, ...], out: Path, **options: Any) -> None:
-    """Turn raw click logs INPUTS (files, folders or globs) into the dataset OUT."""
+    """Turn raw click logs INPUTS (files, folders or globs, local or s3://) into the dataset OUT."""
     from components.preprocess import step
 
     manifest = step.preprocess(preprocess_config(options), inputs, out, out.with_name(f"{out.name}.html"))
@@ -207,21 +208,22 @@ def promote(
 @click.option("--out", type=FILE, help="CSV of row and probability; without it they are printed")
 @reading_options
 def score(model: Path, inputs: tuple[str, ...], out: Path | None, **options: Any) -> None:
-    """Score raw rows of INPUTS (files, folders or globs) by MODEL and the transform saved with it, in their order.
+    """Score raw rows of INPUTS (files, folders or globs, local or s3://) by MODEL and the transform saved with it, in their order.
 
     Tables may have the label or not; rows of libsvm, libffm and of ids in tfrecord have one. It is passed over.
     """
     from components.storage import atomic_text
     from pipelines.scoring import open_source, score_rows
 
-    source = open_source(model, inputs, options)
-    if out is None:
-        score_rows(model, source, sys.stdout)
-        return
-    if out.resolve() in [path.resolve() for path in source.files]:
-        raise InvalidConfig(f"--out {out}: is an input; name another file")
-    with atomic_text(out) as file:
-        scored = score_rows(model, source, file)
+    with TemporaryDirectory(prefix="ctrflow-") as scratch:
+        source = open_source(model, inputs, options, Path(scratch))
+        if out is None:
+            score_rows(model, source, sys.stdout)
+            return
+        if out.resolve() in [path.resolve() for path in source.files]:
+            raise InvalidConfig(f"--out {out}: is an input; name another file")
+        with atomic_text(out) as file:
+            scored = score_rows(model, source, file)
     click.echo(f"{out}: {scored.rows:,} rows scored" + (f", {scored.skipped:,} skipped" if scored.skipped else ""))
 
 
@@ -236,7 +238,9 @@ def compile(out: Path) -> None:
 
 
 @main.command()
-@click.option("--data", multiple=True, help="file, folder or glob; may be given several times; without it the built-in sample")
+@click.option(
+    "--data", multiple=True, help="file, folder or glob, local or s3://; may be given several times; without it the built-in sample"
+)
 @click.option("--sample-rows", type=int, default=200_000, help="rows of the built-in sample")
 @source_options
 @model_options

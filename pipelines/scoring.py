@@ -26,6 +26,7 @@ from components.preprocess.in_order import Part, parts_in_order, reading_of_colu
 from components.preprocess.lines import input_files
 from components.preprocess.progress import Progress
 from components.preprocess.settings import columns_text
+from components.preprocess.staging import staged
 from components.preprocess.transform_file import read_transform
 from components.preprocess.worker import Reading
 from components.records import Batch, Schema
@@ -55,10 +56,11 @@ class Scored:
     skipped: int
 
 
-def open_source(model: Path, inputs: Sequence[str], reading_options: Mapping[str, Any]) -> Source:
+def open_source(model: Path, inputs: Sequence[str], reading_options: Mapping[str, Any], scratch: Path) -> Source:
     """The input of a model, by what the model was trained on.
 
     Args:
+        scratch: a folder for what is fetched from s3://, to be kept until all is scored.
         reading_options: the fields of PreprocessConfig that say how raw rows are written, by name.
     Raises:
         NotPromotable: the model folder is incomplete or damaged.
@@ -66,7 +68,7 @@ def open_source(model: Path, inputs: Sequence[str], reading_options: Mapping[str
         InvalidRecords: nothing to read, or a file without the columns.
     """
     card, source_format = read_model(model), reading_options["format"]
-    files = tuple(input_files(inputs))
+    files = tuple(staged(input_files(inputs), scratch))
     if (model / TRANSFORM).is_file():
         transform = read_transform(model / TRANSFORM)
         columns = columns_text(transform.columns) if source_format in ("csv", "parquet", "tfrecord") else ""

@@ -47,7 +47,7 @@ def reading_of_columns(config: PreprocessConfig, files: Sequence[Path], transfor
         InvalidRecords: a file that lacks a column.
     """
     columns = transform.columns.unlabelled()
-    with readable(files[0]):
+    with readable(*files):
         table = open_table(columns, config.format, Delimited(separator=config.separator, names=config.names), list(files))
     schema = Schema(field_size=transform.field_size, feature_size=transform.feature_size)
     return Reading(format=config.format, schema=schema, skip=config.on_bad_row == "skip", table=table, transform=transform)

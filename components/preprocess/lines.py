@@ -1,4 +1,4 @@
-"""Text inputs: which files an argument means, and their lines with numbers.
+"""Text inputs: which files (or objects in S3) an argument means, and their lines with numbers.
 
 A line ends with LF or CRLF; a byte order mark and blank lines at the end are not data; gzip is recognised by its first bytes,
 whatever the name says.
@@ -11,6 +11,8 @@ from pathlib import Path
 
 from components.errors import InvalidRecords
 from components.preprocess.chunks import Chunk, byte_problem, text_chunks
+from components.preprocess.staging import Input
+from components.storage import S3Object, is_marker
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,13 +26,8 @@ class Lines:
         return enumerate(self.texts, self.first)
 
 
-def _is_data(path: Path) -> bool:
-    """Not a marker such as _SUCCESS or a hidden file such as .part-0.crc."""
-    return not path.name.startswith((".", "_"))
-
-
 def _folder_files(folder: Path) -> list[Path]:
-    entries = sorted(entry for entry in folder.iterdir() if _is_data(entry))
+    entries = sorted(entry for entry in folder.iterdir() if not is_marker(entry.name))
     for entry in entries:
         if entry.is_symlink() and not entry.exists():
             raise InvalidRecords(f"{entry}: a link to a file that does not exist; mend or remove it")
@@ -44,15 +41,21 @@ def _folder_files(folder: Path) -> list[Path]:
     return files
 
 
-def _files_of(argument: str) -> list[Path]:
-    """The files of one argument.
+def _files_of(argument: str) -> Sequence[Input]:
+    """The files of one argument, or objects.
 
     Raises:
         InvalidRecords: it names nothing.
+        InvalidConfig: S3 cannot be asked.
         OSError: a folder that may not be listed.
     """
+    if argument.startswith("s3://"):
+        # Only here, because boto3 takes longer to load than a small file to read.
+        from components.s3 import find_objects
+
+        return find_objects(argument)
     if "://" in argument:
-        raise InvalidRecords(f"{argument}: only local paths are read; copy the files here first")
+        raise InvalidRecords(f"{argument}: only local paths and s3:// are read; copy the files to one of them first")
     path = Path(argument)
     if argument and path.is_dir():
         return _folder_files(path)
@@ -60,26 +63,32 @@ def _files_of(argument: str) -> list[Path]:
         return [path]
     if path.exists() and argument:
         raise InvalidRecords(f"{argument}: neither a regular file nor a folder")
-    found = sorted(Path(name) for name in glob.glob(argument, recursive=True) if Path(name).is_file() and _is_data(Path(name)))
+    matches = map(Path, glob.glob(argument, recursive=True))
+    found = sorted(path for path in matches if path.is_file() and not is_marker(path.name))
     if not found:
-        matches = ", and no file matches it" if glob.has_magic(argument) else ""
-        raise InvalidRecords(f"{argument or repr(argument)}: no such file{matches}")
+        none = ", and no file matches it" if glob.has_magic(argument) else ""
+        raise InvalidRecords(f"{argument or repr(argument)}: no such file{none}")
     return found
 
 
-def input_files(arguments: Sequence[str]) -> list[Path]:
-    """The files that paths, folders and globs name, each once, in sorted order within an argument.
+def input_files(arguments: Sequence[str]) -> list[Input]:
+    """The files that paths, folders and globs name, local or s3://, each once, in sorted order within an argument.
 
     Raises:
         InvalidRecords: an argument names nothing, or a file is empty or may not be read.
+        InvalidConfig: S3 cannot be asked.
     """
-    files: dict[Path, Path] = {}
+    files: dict[str, Input] = {}
     for argument in arguments:
         try:
             for file in _files_of(argument):
-                if file.stat().st_size == 0:
-                    raise InvalidRecords(f"{file}: the file is empty (0 bytes); remove it or send it again")
-                files.setdefault(file.resolve(), file)
+                if isinstance(file, S3Object):
+                    name, size, identity = file.uri, file.size, file.uri
+                else:
+                    name, size, identity = str(file), file.stat().st_size, str(file.resolve())
+                if size == 0:
+                    raise InvalidRecords(f"{name}: the file is empty (0 bytes); remove it or send it again")
+                files.setdefault(identity, file)
         except OSError as error:
             raise InvalidRecords(f"{argument}: cannot be read ({error.strerror})") from error
     if not files:

@@ -1,5 +1,6 @@
 """The files of an input, opened in the way of their format."""
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,12 +16,14 @@ from components.preprocess.worker import Format
 
 
 @contextmanager
-def readable(path: Path) -> Iterator[None]:
-    """A file that fails while it is read is named."""
+def readable(*paths: Path) -> Iterator[None]:
+    """The one of some files that fails while it is read is named as a user knows it."""
     try:
         yield
     except OSError as error:
-        raise InvalidRecords(f"{error.filename or path}: cannot be read ({error.strerror or error})") from error
+        known = {os.fspath(path): path for path in paths}
+        place = known.get(error.filename, error.filename or paths[0])
+        raise InvalidRecords(f"{place}: cannot be read ({error.strerror or error})") from error
 
 
 def field_size_of(source_format: Format, path: Path, field_base: int) -> int:

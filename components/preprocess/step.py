@@ -36,6 +36,7 @@ from components.preprocess.report import dataset_report
 from components.preprocess.sources import former_sources, source_changes
 from components.preprocess.spill import move_one
 from components.preprocess.splits import time_text
+from components.preprocess.staging import staged
 from components.preprocess.tables import open_table
 from components.preprocess.tally import statistics_of
 from components.preprocess.transform_file import read_transform, write_transform
@@ -115,7 +116,7 @@ def table_work(config: PreprocessConfig, files: list[Path], input_bytes: int, sc
     columns = config.table_columns
     read = replace(columns, split=config.split_column or None)
     form = Delimited(separator=config.separator, names=config.names)
-    with readable(files[0]):
+    with readable(*files):
         table = open_table(read, config.format, form, files)
     work = replace(work_of(config, columns.field_size, input_bytes, scratch, memory), table=table)
     if config.transform:
@@ -134,7 +135,7 @@ def preprocess(
     """Write the dataset `out` and its report; nothing is left when it fails.
 
     Args:
-        inputs: paths, folders or globs.
+        inputs: paths, folders or globs, local or s3://.
         memory_bytes: what rows may take in memory; None for the smaller of 1 GiB and a quarter of the container.
     Raises:
         InvalidRecords: missing, empty, damaged or malformed input, named with file and line or record.
@@ -142,16 +143,17 @@ def preprocess(
     if report.is_dir():
         raise InvalidConfig(f"{report}: is a folder; name the file for the report")
     check_replaceable(out, marker=MANIFEST)
-    files = input_files(inputs)
-    for path in files:
-        if path.resolve().is_relative_to(out.resolve()):
+    found = input_files(inputs)
+    for path in found:
+        if isinstance(path, Path) and path.resolve().is_relative_to(out.resolve()):
             raise InvalidConfig(f"{out}: holds the input {path}, which the new dataset would replace; choose another folder")
     former = former_sources(out)
-    progress = Progress(files)
-    processes = config.processes or processes_for(progress.total_bytes)
-    memory = MemoryPlan(bytes=memory_bytes or memory_bound(), processes=processes)
     with ExitStack() as stack:
         scratch = stack.enter_context(scratch_folder(out))
+        files = staged(found, scratch)
+        progress = Progress(files)
+        processes = config.processes or processes_for(progress.total_bytes)
+        memory = MemoryPlan(bytes=memory_bytes or memory_bound(), processes=processes)
         if config.is_table:
             work = table_work(config, files, progress.total_bytes, scratch, memory)
         else:

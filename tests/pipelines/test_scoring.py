@@ -119,7 +119,7 @@ def scored(model: Path, path: Path, **options: Any) -> tuple[list[float | None],
     """What `ctrflow score` writes, with these options and its defaults."""
     given = {**reading_defaults(), **options}
     out = io.StringIO(newline="")
-    found = score_rows(model, open_source(model, [str(path)], given), out)
+    found = score_rows(model, open_source(model, [str(path)], given, path.parent), out)
     lines = out.getvalue().splitlines(keepends=True)
     assert lines[0] == HEADER
     numbers, texts = zip(*(line.removesuffix("\n").split(",") for line in lines[1:]), strict=True) if lines[1:] else ((), ())

@@ -149,7 +149,8 @@ def test_an_argument_that_names_no_data_is_refused(tmp_path: Path, argument: str
 
 
 @pytest.mark.parametrize(
-    ("arguments", "reason"), [([], "no input given"), ([""], "no such file"), (["s3://bucket/day1"], "only local paths are read")]
+    ("arguments", "reason"),
+    [([], "no input given"), ([""], "no such file"), (["gs://bucket/day1"], "only local paths and s3:// are read")],
 )
 def test_no_path_at_all_is_refused(arguments: list[str], reason: str) -> None:
     with pytest.raises(InvalidRecords, match=reason):
