@@ -13,6 +13,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -68,18 +70,27 @@ def criteo_lines(batch: Batch) -> str:
     return "".join(f"{label}\t" + "\t".join([*map(str, c), *map("{:08x}".format, t)]) + "\n" for label, c, t in rows)
 
 
-def write_inputs(folder: Path, rows: int) -> dict[str, Path]:
-    """The same rows in the three formats."""
-    files = {name: folder / name for name in ("libsvm", "criteo", "tfrecord")}
+def records(batch: Batch) -> bytes:
+    rows = zip(batch.labels.tolist(), batch.ids, batch.values, strict=True)
+    return b"".join(frame(encode_example(label, ids, values)) for label, ids, values in rows)
+
+
+WRITERS: dict[str, Callable[[Batch], bytes]] = {
+    "libsvm": lambda batch: libsvm_lines(batch).encode(),
+    "criteo": lambda batch: criteo_lines(batch).encode(),
+    "tfrecord": records,
+}
+
+
+def write_inputs(files: dict[str, Path], rows: int) -> None:
+    """The same rows in each of the formats."""
     world = Planted(IDS)
-    with files["libsvm"].open("w") as libsvm, files["criteo"].open("w") as criteo, files["tfrecord"].open("wb") as records:
+    with ExitStack() as stack:
+        opened = {format: stack.enter_context(path.open("wb")) for format, path in files.items()}
         for start in range(0, rows, PART_ROWS):
             batch = world.rows(min(PART_ROWS, rows - start), seed=start + 1)
-            libsvm.write(libsvm_lines(batch))
-            criteo.write(criteo_lines(batch))
-            for label, ids, values in zip(batch.labels.tolist(), batch.ids, batch.values, strict=True):
-                records.write(frame(encode_example(label, ids, values)))
-    return files
+            for format, file in opened.items():
+                file.write(WRITERS[format](batch))
 
 
 def resident(process: psutil.Process) -> int:
@@ -123,18 +134,17 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as work:
         folder = arguments.inputs or Path(work)
         folder.mkdir(parents=True, exist_ok=True)
-        files = {name: folder / name for name in ("libsvm", "criteo", "tfrecord")}
+        runs = [run for run in RUNS if not arguments.only or run[0] in arguments.only]
+        files = {format: folder / format for format in ("libsvm", *(format for _, format, _ in runs))}
         if not all(path.exists() for path in files.values()):
-            files = write_inputs(folder, arguments.rows)
+            write_inputs(files, arguments.rows)
         print("| from | rows/s | CPU microseconds a row | peak RSS, MB | times the script |\n|" + "---|" * 5)
         for _ in range(arguments.rounds):
             script = [sys.executable, "-c", SCRIPT, str(files["libsvm"]), f"{work}/script", str(arguments.script_rows)]
             done = subprocess.run(script, check=True, capture_output=True, text=True)
             by_hand = float(done.stdout)
             print(f"| script, {arguments.script_rows:,} rows | {by_hand:,.0f} | | | 1.0 |", flush=True)
-            for name, format, options in RUNS:
-                if arguments.only and name not in arguments.only:
-                    continue
+            for name, format, options in runs:
                 wall, used, peak = measure(files[format], format, Path(work) / "out", *options)
                 manifest = read_manifest(Path(work) / "out")
                 rows = manifest.train.examples + manifest.validation.examples
