@@ -3,7 +3,9 @@
     WorkflowError
     ├── InvalidConfig       a setting, hyperparameter or argument is unknown, malformed or out of range
     ├── InvalidRecords      data is missing, damaged or not what was declared
-    ├── TrainingJobFailed   a training job ended in any state but Completed
+    ├── JobFailed           a job at SageMaker was refused, or ended in any state but Completed
+    │   ├── TrainingJobFailed
+    │   └── ProcessingJobFailed
     └── NotPromotable       a model or evaluation that must not reach the model store
 
 Every message is one line: what, where, and what to do. The command line prints it and exits 1; any other exception is a bug
@@ -26,8 +28,16 @@ class InvalidRecords(WorkflowError):
     """Data is missing, damaged or of another format; the message names file and record or line."""
 
 
-class TrainingJobFailed(WorkflowError):
+class JobFailed(WorkflowError):
+    """A job at SageMaker did not complete; the message carries its own reason."""
+
+
+class TrainingJobFailed(JobFailed):
     """A training job did not complete; the message carries the first failing process's own reason."""
+
+
+class ProcessingJobFailed(JobFailed):
+    """A processing job did not complete; the message carries what its container left as exit message."""
 
 
 class NotPromotable(WorkflowError):

@@ -15,11 +15,10 @@ from components.artifacts import fetch_artifact
 from components.clients import sagemaker_client
 from components.documents import read_json
 from components.errors import InvalidConfig, TrainingJobFailed
-from components.job_requests import Channel, TrainingJob
 from components.manifest import MANIFEST
 from components.plan import LOCAL, ModelSettings, Plan, ProbeKind, Threads, checked_arguments, hyperparameters
 from components.storage import write_json_atomic
-from components.training_jobs import FinishedJob, run_training_job
+from components.training_jobs import Channel, FinishedJob, TrainingJob, run_training_job
 from components.training_results import TRAINING, TrainingResult, read_training_result
 from components.transforms import TRANSFORM
 

@@ -24,8 +24,9 @@ from moto.server import ThreadedMotoServer
 from components.artifacts import fetch_artifact
 from components.clients import sagemaker_client
 from components.errors import InvalidConfig, InvalidRecords, TrainingJobFailed
-from components.job_requests import Channel, TrainingJob, create_request, job_name
-from components.training_jobs import FinishedJob, JobStatus, run_training_job
+from components.job_requests import job_name
+from components.jobs import JobStatus
+from components.training_jobs import Channel, FinishedJob, TrainingJob, create_request, run_training_job
 from pipelines.local.sagemaker import LocalSageMaker
 
 CASE = Path(__file__).parents[3] / "shared" / "cases" / "24-job-names"
@@ -251,7 +252,7 @@ def test_a_signal_to_the_operator_stops_the_job(tmp_path: Path, client: Any, sen
     operator.write_text(
         # A shell that starts this suite in the background has it ignore SIGINT, and so would everything below it.
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        f"from components.training_jobs import *\n"
+        "from components.clients import sagemaker_client\nfrom components.training_jobs import TrainingJob, run_training_job\n"
         f"try: run_training_job({wanted!r}, sagemaker_client(), poll_s=0.05)\nexcept KeyboardInterrupt: raise SystemExit(1)"
     )
     with subprocess.Popen([sys.executable, str(operator)]) as process:
