@@ -1,4 +1,4 @@
-"""One host of a training job: its folders, its environment, its processes and its log."""
+"""One host of a job: its folders, its environment, its processes and its log."""
 
 import contextlib
 import json
@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,16 +56,12 @@ def reserve_ports(hosts: int) -> tuple[int, socket.socket]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class HostInput:
-    """What `/opt/ml/input/config` says on every host, and the environment of the request."""
+class Program:
+    """What every host of a job runs: the command, and the environment that the request and the kind of job give it."""
 
-    job_name: str
-    job_arn: str
-    hosts: int
-    instance_type: str
-    hyperparameters: Mapping[str, str]
-    channels: Mapping[str, Mapping[str, str]]
+    command: Sequence[str]
     environment: Mapping[str, str]
+    hosts: int
 
 
 class Host:
@@ -78,59 +74,28 @@ class Host:
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
-    def model(self) -> Path:
-        return self.base / "model"
-
-    @property
-    def output_data(self) -> Path:
-        return self.base / "output" / "data"
-
-    @property
     def temporary(self) -> Path:
         """What a container's /tmp is: gone with the host. TensorFlow leaves files there when its process is killed."""
         return self.base / "tmp"
 
-    @property
-    def failure(self) -> Path:
-        return self.base / "output" / "failure"
-
-    def channel(self, name: str) -> Path:
-        return self.base / "input" / "data" / name
-
-    def prepare(self, given: HostInput) -> None:
-        """Make the folders and the three files of input/config."""
-        config = self.base / "input" / "config"
-        for folder in (
-            config,
-            self.temporary,
-            self.base / "input" / "data",
-            self.model,
-            self.output_data,
-            self.base / "checkpoints",
-        ):
-            folder.mkdir(parents=True)
-        resources = {
-            "current_host": self.name,
-            "current_instance_type": given.instance_type,
-            "hosts": [host_name(host) for host in range(given.hosts)],
-            "network_interface_name": "lo",
-        }
-        for name, content in (
-            ("resourceconfig", resources),
-            ("hyperparameters", given.hyperparameters),
-            ("inputdataconfig", given.channels),
-        ):
-            (config / f"{name}.json").write_text(json.dumps(content))
+    def prepare(self, folders: Iterable[str], documents: Mapping[str, object]) -> None:
+        """Make folders, and files of JSON, named by their paths below the base."""
+        for folder in map(self.base.joinpath, folders):
+            folder.mkdir(parents=True, exist_ok=True)
+        self.temporary.mkdir(parents=True)
+        for name, content in documents.items():
+            path = self.base / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(content))
         self.log.touch()
 
-    def start(self, command: Sequence[str], given: HostInput, port_base: int) -> None:
+    def start(self, program: Program, port_base: int) -> None:
         """Start the command in a session of its own; a leading python3 is this interpreter."""
-        command = [sys.executable, *command[1:]] if command[0] in ("python", "python3") else list(command)
+        command = list(program.command)
+        command = [sys.executable, *command[1:]] if command[0] in ("python", "python3") else command
         own = {
             "SAGEMAKER_BASE_DIR": str(self.base),
-            "TRAINING_JOB_NAME": given.job_name,
-            "TRAINING_JOB_ARN": given.job_arn,
-            "CTRFLOW_HOST_ADDRESSES": json.dumps({host_name(host): host_address(host) for host in range(given.hosts)}),
+            "CTRFLOW_HOST_ADDRESSES": json.dumps({host_name(host): host_address(host) for host in range(program.hosts)}),
             "CTRFLOW_PORT_BASE": str(port_base),
             "TMPDIR": str(self.temporary),
             "PYTHONUNBUFFERED": "1",  # the log is followed as it is written
@@ -142,7 +107,7 @@ class Host:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=self.base,
-                env={**os.environ, **given.environment, **own},
+                env={**os.environ, **program.environment, **own},
                 start_new_session=True,
             )
 

@@ -1,9 +1,11 @@
-"""One training job of the local endpoint: what the service does with it from Starting to its end.
+"""One job of the local endpoint, of either kind: what the service does with it from its start to its end.
 
-Starting > Downloading > Training > Uploading > Completed
+Starting > Downloading > (the program) > Uploading > Completed
                 |            |
                 |            +> Failed     a host ended with another exit code than 0; the others are stopped
-                +------------+> Stopped    StopTrainingJob, or MaxRuntimeExceeded: SIGTERM, a grace, SIGKILL
+                +------------+> Stopped    asked for, or out of time: SIGTERM, a grace, SIGKILL
+
+What is particular to a kind is in training_jobs.py and processing_jobs.py.
 """
 
 import logging
@@ -13,16 +15,18 @@ import signal
 import subprocess
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from boto3.exceptions import Boto3Error
 from botocore.exceptions import BotoCoreError, ClientError
 
-from pipelines.local.hosts import Host, HostInput, reserve_ports
-from pipelines.local.transfers import ChannelSource, stage_channel, upload_tar
+from components.job_kinds import JobKind
+from pipelines.local.hosts import Host, Program, reserve_ports
+from pipelines.local.transfers import ChannelSource, stage_channel
 
 LOG = logging.getLogger(__name__)
 
@@ -47,19 +51,23 @@ def failed(reason: str) -> Ending:
     return Ending(status="Failed", secondary="Failed", reason=reason[:REASON_CHARACTERS])
 
 
-class Job:
-    """A validated CreateTrainingJob request, carried out on a thread of its own."""
+class Job(ABC):
+    """A validated create request, carried out on a thread of its own."""
+
+    kind: ClassVar[JobKind]
+    # Members of the create request that are carried out here; any other would be silently ignored, so it is refused.
+    carried_out: ClassVar[frozenset[str]]
 
     def __init__(self, request: Mapping[str, Any], arn: str, folder: Path, *, stop_grace_s: float) -> None:
-        self.name: str = request["TrainingJobName"]
+        self.name: str = request[self.kind.name]
         self.arn, self.request, self.folder = arn, request, folder
         self.created = self.modified = time.time()
         self.status, self.secondary = "InProgress", ""
-        self.hosts = [Host(folder, index) for index in range(request["ResourceConfig"]["InstanceCount"])]
+        self.hosts = [Host(folder, index) for index in range(self.cluster(request)["InstanceCount"])]
         self._stop_grace_s = stop_grace_s
         self._started: float | None = None
         self._ended: float | None = None
-        self._reason, self._model_uri = "", ""
+        self._reason = ""
         self._transitions: list[dict[str, Any]] = []
         self._lock = threading.RLock()
         # A host that has ended, or None: someone asks to stop.
@@ -67,6 +75,40 @@ class Job:
         self._closing = False
         self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
         self._enter("Starting", "Preparing the hosts")
+
+    @staticmethod
+    @abstractmethod
+    def cluster(request: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The part of a request that says which machines, and how many."""
+
+    @staticmethod
+    @abstractmethod
+    def refusal(request: Mapping[str, Any]) -> str | None:
+        """What of a valid request this endpoint does not carry out."""
+
+    @abstractmethod
+    def describe(self) -> dict[str, Any]:
+        """The response of the Describe operation."""
+
+    @abstractmethod
+    def _lay_out(self, host: Host) -> None:
+        """Folders and configuration files of a host."""
+
+    @abstractmethod
+    def _inputs(self) -> list[tuple[ChannelSource, str]]:
+        """Where inputs come from, and their place below a host's base."""
+
+    @abstractmethod
+    def _program(self, host: Host) -> Program:
+        """What a host runs."""
+
+    @abstractmethod
+    def _failure_text(self, first: Host, code: int) -> str:
+        """Why it failed, when `first` was the first host that ended with another exit code than 0."""
+
+    @abstractmethod
+    def _upload(self, ending: Ending) -> None:
+        """Put what the program has left where the request says."""
 
     def start(self) -> None:
         self._thread.start()
@@ -77,7 +119,7 @@ class Job:
             if self.status != "InProgress":
                 return False
             self.status = "Stopping"
-            self._enter("Stopping", "Stopping the training job")
+            self._enter("Stopping", f"Stopping the {self.kind.noun}")
             self._events.put(None)
             return True
 
@@ -94,31 +136,20 @@ class Job:
         """Whether the job is at its end: nothing runs, no log grows."""
         return self._ended is not None
 
-    def describe(self) -> dict[str, Any]:
-        """The DescribeTrainingJob response."""
-        with self._lock:
-            description = {key: value for key, value in self.request.items() if key != "Tags"}
-            description |= {
-                "TrainingJobArn": self.arn,
-                "TrainingJobStatus": self.status,
-                "SecondaryStatus": self.secondary,
-                "SecondaryStatusTransitions": [dict(transition) for transition in self._transitions],
-                "CreationTime": self.created,
-                "LastModifiedTime": self.modified,
-                "EnableNetworkIsolation": False,
-                "EnableInterContainerTrafficEncryption": False,
-                "EnableManagedSpotTraining": False,
-            }
-            if self._started is not None:
-                description["TrainingStartTime"] = self._started
-            if self._started is not None and self._ended is not None:
-                seconds = max(1, round(self._ended - self._started))
-                description |= {"TrainingEndTime": self._ended, "TrainingTimeInSeconds": seconds, "BillableTimeInSeconds": seconds}
-            if self._reason:
-                description["FailureReason"] = self._reason
-            if self._model_uri:
-                description["ModelArtifacts"] = {"S3ModelArtifacts": self._model_uri}
-            return description
+    def _described(self) -> dict[str, Any]:
+        """What every description says. The lock must be held."""
+        description = {key: value for key, value in self.request.items() if key != "Tags"}
+        description |= {
+            self.kind.arn: self.arn,
+            self.kind.status: self.status,
+            "CreationTime": self.created,
+            "LastModifiedTime": self.modified,
+        }
+        if self._started is not None:
+            description[f"{self.kind.word}StartTime"] = self._started
+            if self._ended is not None:
+                description[f"{self.kind.word}EndTime"] = self._ended
+        return description | ({"FailureReason": self._reason} if self._reason else {})
 
     def _enter(self, phase: str, message: str) -> None:
         with self._lock:
@@ -131,9 +162,9 @@ class Job:
 
     def _run(self) -> None:
         try:
-            ending = self._prepare() or self._train()
+            ending = self._prepare() or self._work()
             if ending.status != "Failed" and not self._closing:
-                ending = self._upload() or ending
+                ending = self._uploaded(ending)
         except Exception as error:
             LOG.exception("%s: the local endpoint itself failed", self.name)
             ending = failed(f"InternalServerError: {type(error).__name__}: {error}")
@@ -143,32 +174,25 @@ class Job:
         with self._lock:
             if ending is COMPLETED and self.status == "Stopping":
                 ending = STOPPED
-            self._enter(ending.secondary, ending.reason or f"Training job {ending.secondary}")
+            self._enter(ending.secondary, ending.reason or f"{self.kind.noun.capitalize()} {ending.secondary}")
             self._transitions[-1]["EndTime"] = self.modified
             self.status, self._reason, self._ended = ending.status, ending.reason, self.modified
 
     def _prepare(self) -> Ending | None:
-        """Folders, configuration and channels of every host."""
+        """Folders, configuration and inputs of every host."""
         for host in self.hosts:
-            host.prepare(self._host_input())
+            self._lay_out(host)
         with self._lock:
             self._started = time.time()
         self._go_on("Downloading", "Downloading input data")
-        for channel in self.request.get("InputDataConfig", []):
-            data = channel["DataSource"]["S3DataSource"]
-            source = ChannelSource(
-                name=channel["ChannelName"],
-                uri=data["S3Uri"],
-                input_mode=self._input_mode(channel),
-                distribution=data.get("S3DataDistributionType", "FullyReplicated"),
-            )
+        for source, place in self._inputs():
             for host in self.hosts:
                 if self.status == "Stopping" or self._closing:
                     return STOPPED
                 try:
-                    stage_channel(source, host.channel(source.name), host=host.index, hosts=len(self.hosts))
+                    stage_channel(source, host.base / place, host=host.index, hosts=len(self.hosts))
                 except (OSError, ValueError, ClientError, BotoCoreError) as error:
-                    return failed(f"ClientError: Data download failed for channel {source.name}: {error}")
+                    return failed(f"ClientError: Data download failed for {source.name}: {error}")
         return None
 
     def _go_on(self, phase: str, message: str) -> None:
@@ -177,40 +201,15 @@ class Job:
             if self.status == "InProgress":
                 self._enter(phase, message)
 
-    def _input_mode(self, channel: Mapping[str, Any]) -> str:
-        mode: str = channel.get("InputMode", self.request["AlgorithmSpecification"]["TrainingInputMode"])
-        return mode
-
-    def _host_input(self) -> HostInput:
-        request = self.request
-        return HostInput(
-            job_name=self.name,
-            job_arn=self.arn,
-            hosts=len(self.hosts),
-            instance_type=request["ResourceConfig"]["InstanceType"],
-            hyperparameters=request.get("HyperParameters", {}),
-            channels={
-                channel["ChannelName"]: {
-                    "TrainingInputMode": self._input_mode(channel),
-                    "S3DistributionType": channel["DataSource"]["S3DataSource"].get("S3DataDistributionType", "FullyReplicated"),
-                    "RecordWrapperType": channel.get("RecordWrapperType", "None"),
-                }
-                for channel in request.get("InputDataConfig", [])
-            },
-            environment=request.get("Environment", {}),
-        )
-
-    def _train(self) -> Ending:
-        self._go_on("Training", "Training image started")
-        algorithm = self.request["AlgorithmSpecification"]
-        command = [*algorithm["ContainerEntrypoint"], *algorithm.get("ContainerArguments", [])]
+    def _work(self) -> Ending:
+        self._go_on(self.kind.word, f"{self.kind.word} image started")
         port_base, ports = reserve_ports(len(self.hosts))
         with ports:
             for host in self.hosts:
                 with self._lock:
                     if self._closing:
                         return STOPPED
-                    host.start(command, self._host_input(), port_base)
+                    host.start(self._program(host), port_base)
                 threading.Thread(target=self._report_end, args=(host,), daemon=True).start()
             return self._follow_hosts()
 
@@ -235,22 +234,10 @@ class Job:
                 return STOPPED
             running -= 1
             if code := host.wait():
-                ending = failed(f"AlgorithmError: {self._failure_text(host, code, before=time.time())}")
+                ending = failed(f"AlgorithmError: {self._failure_text(host, code)}")
                 self._end_hosts()
                 return ending
         return COMPLETED
-
-    def _failure_text(self, first: Host, code: int, *, before: float) -> str:
-        """The earliest output/failure; without one, how the first host to fail ended. Later files are consequences."""
-        written = [(host.failure.stat().st_mtime, host) for host in self.hosts if host.failure.is_file()]
-        in_time = [(when, host.index, host) for when, host in written if when <= before]
-        if in_time and (text := min(in_time)[2].failure.read_text(errors="replace").strip()):
-            return text
-        if code > 128 and code - 128 in set(signal.Signals):
-            return f"{first.name} was killed by signal {code - 128} ({signal.Signals(code - 128).name}) and left no output/failure"
-        how = f"exit code {code}"
-        lines = first.log.read_text(errors="replace").strip().splitlines()
-        return f"{first.name} ended with {how} and no output/failure; its last line: {lines[-1] if lines else '(none)'}"
 
     def _end_hosts(self) -> None:
         """SIGTERM to all, and after the grace the end of whatever is left."""
@@ -264,19 +251,20 @@ class Job:
                 LOG.warning("%s: %s is still there %g s after SIGTERM; killing it", self.name, host.name, self._stop_grace_s)
             host.kill()
 
-    def _upload(self) -> Ending | None:
-        """The first host's model, and every host's output/data, of which the first host's files win."""
+    def _uploaded(self, ending: Ending) -> Ending:
+        """The same ending, or that of an upload that failed."""
         try:
-            self._upload_artifacts()
+            self._upload(ending)
         except (OSError, ClientError, BotoCoreError, Boto3Error) as error:
             return failed(f"ClientError: Artifact upload failed: {error}")
-        return None
+        return ending
 
-    def _upload_artifacts(self) -> None:
-        self._go_on("Uploading", "Uploading generated training model")
-        folder = f"{self.request['OutputDataConfig']['S3OutputPath'].rstrip('/')}/{self.name}/output"
-        if upload_tar([self.hosts[0].model], f"{folder}/model.tar.gz"):
-            with self._lock:
-                self._model_uri = f"{folder}/model.tar.gz"
-            shutil.rmtree(self.hosts[0].model)  # the artifact is the model now; two copies of it are one too many
-        upload_tar([host.output_data for host in self.hosts], f"{folder}/output.tar.gz")
+
+def exit_text(host: Host, code: int, *, lacks: str = "") -> str:
+    """How a host ended, for people; `lacks` is what it should have left and did not."""
+    if code > 128 and code - 128 in set(signal.Signals):
+        left = f" and left {lacks}" if lacks else ""
+        return f"{host.name} was killed by signal {code - 128} ({signal.Signals(code - 128).name}){left}"
+    lines = host.log.read_text(errors="replace").strip().splitlines()
+    left = f" and {lacks}" if lacks else ""
+    return f"{host.name} ended with exit code {code}{left}; its last line: {lines[-1] if lines else '(none)'}"

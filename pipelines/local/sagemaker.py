@@ -16,34 +16,25 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from components.errors import InvalidConfig
-from components.job_logs import LOG_GROUP
+from components.job_kinds import JobKind
 from components.request_checks import Service, check_request, service_model
 from pipelines.local.job_logs import describe_log_streams, get_log_events
 from pipelines.local.jobs import Job
+from pipelines.local.processing_jobs import ProcessingJob
+from pipelines.local.training_jobs import TrainingJob
 
 LOG = logging.getLogger(__name__)
 
-ARN_PREFIX = "arn:aws:sagemaker:us-east-1:000000000000:training-job/"
+ARN = "arn:aws:sagemaker:us-east-1:000000000000:{}/{}"
 PREFIXES: dict[str, Service] = {"SageMaker": "sagemaker", "Logs_20140328": "logs"}
-# What CreateTrainingJob carries out here; any other member would be silently ignored, so it is refused.
-CARRIED_OUT = {
-    "TrainingJobName",
-    "HyperParameters",
-    "AlgorithmSpecification",
-    "RoleArn",
-    "InputDataConfig",
-    "OutputDataConfig",
-    "ResourceConfig",
-    "StoppingCondition",
-    "Tags",
-    "Environment",
-}
+KINDS: tuple[type[Job], ...] = (TrainingJob, ProcessingJob)
 LISTED_BY = {"NameContains", "StatusEquals", "MaxResults", "NextToken"}
 
 
@@ -65,21 +56,25 @@ class LocalSageMaker:
 
     def __init__(self, root: Path, *, stop_grace_s: float = 120.0) -> None:
         self._root, self._stop_grace_s = root.absolute(), stop_grace_s
-        self._jobs: dict[str, Job] = {}
+        self._jobs: dict[tuple[JobKind, str], Job] = {}
         self._tags: dict[str, dict[str, str]] = {}
         self._lock, self._closed = threading.Lock(), False
         self._server = _Server(("127.0.0.1", 0), _Handler)
         self._server.answer = self.answer
         self._operations: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
-            "CreateTrainingJob": self._create,
-            "DescribeTrainingJob": lambda request: self._job(request).describe(),
-            "StopTrainingJob": self._stop,
-            "ListTrainingJobs": self._list,
             "AddTags": self._add_tags,
             "ListTags": self._list_tags,
             "DescribeLogStreams": self._describe_log_streams,
             "GetLogEvents": self._get_log_events,
         }
+        for job_class in KINDS:
+            kind = job_class.kind
+            self._operations |= {
+                kind.operation("Create"): partial(self._create, job_class),
+                kind.operation("Describe"): partial(self._describe, kind),
+                kind.operation("Stop"): partial(self._stop, kind),
+                kind.operation("List"): partial(self._list, kind),
+            }
 
     @property
     def url(self) -> str:
@@ -127,59 +122,65 @@ class LocalSageMaker:
             raise ServiceError(code, str(error)) from error
         return self._operations[operation](request)
 
-    def _create(self, request: dict[str, Any]) -> dict[str, Any]:
-        _refuse_what_is_not_carried_out(request)
-        name = request["TrainingJobName"]
+    def _create(self, job_class: type[Job], request: dict[str, Any]) -> dict[str, Any]:
+        _refuse_what_is_not_carried_out(job_class, request)
+        kind = job_class.kind
+        name = request[kind.name]
         with self._lock:
-            arn = ARN_PREFIX + name
+            arn = ARN.format(kind.noun.replace(" ", "-"), name)
             if self._closed:
                 raise ServiceError("ServiceUnavailable", "the local endpoint is closing")
-            if name in self._jobs:
-                text = f"Training job names must be unique within an AWS account and region, and this one exists already ({arn})"
+            if (kind, name) in self._jobs:
+                noun = kind.noun.capitalize()
+                text = f"{noun} names must be unique within an AWS account and region, and this one exists already ({arn})"
                 raise ServiceError("ResourceInUse", text)
-            job = Job(request, arn, self._folder(name), stop_grace_s=self._stop_grace_s)
-            self._jobs[name] = job
+            job = job_class(request, arn, self._folder(name), stop_grace_s=self._stop_grace_s)
+            self._jobs[kind, name] = job
             self._tags[arn] = {tag["Key"]: tag["Value"] for tag in request.get("Tags", [])}
             job.start()
-        return {"TrainingJobArn": arn}
+        return {kind.arn: arn}
 
     def _folder(self, name: str) -> Path:
         """A folder for the job that no endpoint before this one has used."""
         candidates = itertools.chain([self._root / name], (self._root / f"{name}.{again}" for again in itertools.count(2)))
         return next(folder for folder in candidates if not folder.exists())
 
-    def _job(self, request: dict[str, Any]) -> Job:
+    def _job(self, kind: JobKind, request: dict[str, Any]) -> Job:
         with self._lock:
-            job = self._jobs.get(request["TrainingJobName"])
+            job = self._jobs.get((kind, request[kind.name]))
         if job is None:
-            raise ServiceError("ResourceNotFound", f"Training job {request['TrainingJobName']} not found")
+            raise ServiceError("ResourceNotFound", f"{kind.noun.capitalize()} {request[kind.name]} not found")
         return job
 
-    def _stop(self, request: dict[str, Any]) -> dict[str, Any]:
-        job = self._job(request)
+    def _describe(self, kind: JobKind, request: dict[str, Any]) -> dict[str, Any]:
+        return self._job(kind, request).describe()
+
+    def _stop(self, kind: JobKind, request: dict[str, Any]) -> dict[str, Any]:
+        job = self._job(kind, request)
         if not job.stop():
-            raise ServiceError("ValidationException", f"Training job {job.name} is in status {job.status} and cannot be stopped")
+            text = f"{kind.noun.capitalize()} {job.name} is in status {job.status} and cannot be stopped"
+            raise ServiceError("ValidationException", text)
         return {}
 
-    def _list(self, request: dict[str, Any]) -> dict[str, Any]:
+    def _list(self, kind: JobKind, request: dict[str, Any]) -> dict[str, Any]:
         if unknown := request.keys() - LISTED_BY:
             raise ServiceError("ValidationException", f"the local endpoint does not list by {', '.join(sorted(unknown))}")
         with self._lock:
-            jobs = sorted(self._jobs.values(), key=lambda job: job.created, reverse=True)
+            jobs = sorted(self._of_kind(kind), key=lambda job: job.created, reverse=True)
         chosen = [
             {
-                "TrainingJobName": job.name,
-                "TrainingJobArn": job.arn,
+                kind.name: job.name,
+                kind.arn: job.arn,
                 "CreationTime": job.created,
                 "LastModifiedTime": job.modified,
-                "TrainingJobStatus": job.status,
+                kind.status: job.status,
             }
             for job in jobs
             if request.get("NameContains", "") in job.name and request.get("StatusEquals", job.status) == job.status
         ]
         first = int(request.get("NextToken", "0"))
         last = first + request.get("MaxResults", 10)
-        return {"TrainingJobSummaries": chosen[first:last], **({"NextToken": str(last)} if last < len(chosen) else {})}
+        return {kind.summaries: chosen[first:last], **({"NextToken": str(last)} if last < len(chosen) else {})}
 
     def _tags_of(self, request: dict[str, Any]) -> dict[str, str]:
         tags = self._tags.get(request["ResourceArn"])
@@ -196,11 +197,16 @@ class LocalSageMaker:
         with self._lock:
             return {"Tags": [{"Key": key, "Value": value} for key, value in self._tags_of(request).items()]}
 
+    def _of_kind(self, kind: JobKind) -> list[Job]:
+        """The lock must be held."""
+        return [job for job in self._jobs.values() if job.kind == kind]
+
     def _logged_jobs(self, request: dict[str, Any]) -> list[Job]:
-        if request.get("logGroupName") != LOG_GROUP:
+        kind = next((each.kind for each in KINDS if each.kind.log_group == request.get("logGroupName")), None)
+        if kind is None:
             raise ServiceError("ResourceNotFoundException", "The specified log group does not exist.")
         with self._lock:
-            return list(self._jobs.values())
+            return self._of_kind(kind)
 
     def _describe_log_streams(self, request: dict[str, Any]) -> dict[str, Any]:
         return describe_log_streams(self._logged_jobs(request), request)
@@ -212,27 +218,18 @@ class LocalSageMaker:
         return events
 
 
-def _refuse_what_is_not_carried_out(request: dict[str, Any]) -> None:
-    def refuse(what: str) -> None:
+def _refuse_what_is_not_carried_out(job_class: type[Job], request: dict[str, Any]) -> None:
+    """Also sets the one default of the service that this endpoint goes by."""
+    cluster = job_class.cluster(request)
+    if unknown := request.keys() - job_class.carried_out:
+        what: str | None = ", ".join(sorted(unknown))
+    elif "InstanceType" not in cluster or cluster.get("InstanceCount", 0) < 1:
+        what = "a cluster without InstanceType and an InstanceCount of 1 or more"
+    else:
+        what = job_class.refusal(request)
+    if what is not None:
         raise ServiceError("ValidationException", f"the local endpoint does not carry out {what}")
-
-    if unknown := request.keys() - CARRIED_OUT:
-        refuse(", ".join(sorted(unknown)))
-    algorithm = request["AlgorithmSpecification"]
-    if not algorithm.get("ContainerEntrypoint"):
-        refuse("an image's own entrypoint: set AlgorithmSpecification.ContainerEntrypoint")
-    if "InstanceType" not in request["ResourceConfig"] or request["ResourceConfig"].get("InstanceCount", 0) < 1:
-        refuse("a ResourceConfig without InstanceType and an InstanceCount of 1 or more")
-    if "MaxRuntimeInSeconds" not in request.get("StoppingCondition", {}):
-        request["StoppingCondition"] = {**request.get("StoppingCondition", {}), "MaxRuntimeInSeconds": 86_400}  # the default
-    for channel in request.get("InputDataConfig", []):
-        source = channel["DataSource"].get("S3DataSource")
-        if source is None or source["S3DataType"] != "S3Prefix":
-            refuse(f"channel {channel['ChannelName']}: only S3DataSource with S3DataType S3Prefix")
-        elif channel.get("InputMode", algorithm["TrainingInputMode"]) == "Pipe":
-            refuse(f"channel {channel['ChannelName']}: Pipe mode")
-        elif not source["S3Uri"].startswith(("s3://", "file:///")):
-            refuse(f"channel {channel['ChannelName']}: {source['S3Uri']}")
+    request["StoppingCondition"] = {"MaxRuntimeInSeconds": 86_400, **request.get("StoppingCondition", {})}
 
 
 class _Server(ThreadingHTTPServer):

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 import boto3
 
@@ -16,7 +16,7 @@ import boto3
 class ChannelSource:
     """Where a channel's files come from and how a host gets them."""
 
-    name: str
+    name: str  # for messages
     uri: str
     input_mode: str
     distribution: str
@@ -43,7 +43,7 @@ def stage_channel(source: ChannelSource, channel: Path, *, host: int, hosts: int
         objects = _s3_objects(bucket, prefix)
     if not objects:
         raise FileNotFoundError(f"no object under {source.uri}")
-    channel.mkdir(parents=True)
+    channel.mkdir(parents=True, exist_ok=True)
     for name in sorted(objects) if whole else sorted(objects)[host::hosts]:
         target = channel / name
         if ".." in target.parts:
@@ -109,12 +109,27 @@ def upload_tar(folders: list[Path], uri: str) -> bool:
         with tarfile.open(archive, "w:gz", compresslevel=1) as tar:  # weights hardly shrink, time is what counts
             for name, path in sorted(files.items()):
                 tar.add(path, arcname=name)
-        target = local_path(uri)
-        if target is not None:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            partial = target.with_name(f".{target.name}.partial")
-            shutil.move(archive, partial)
-            os.replace(partial, target)
-        else:
-            boto3.client("s3").upload_file(str(archive), *bucket_and_key(uri))
+        _put(archive, uri)
     return True
+
+
+def upload_files(folder: Path, uri: str) -> None:
+    """Put every file below `folder` under `uri`, beside whatever is there already."""
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            # A name in a URI of this machine's files is quoted as as_uri() does it; an S3 key holds it as it is.
+            name = str(path.relative_to(folder))
+            _put(path, f"{uri.rstrip('/')}/{quote(name) if local_path(uri) else name}")
+
+
+def _put(path: Path, uri: str) -> None:
+    """One file as one object, which appears whole."""
+    target = local_path(uri)
+    if target is None:
+        boto3.client("s3").upload_file(str(path), *bucket_and_key(uri))
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.with_name(f".{target.name}.partial")
+    partial.unlink(missing_ok=True)
+    _link_or_copy(path, partial)
+    os.replace(partial, target)
