@@ -16,6 +16,7 @@ from components.learning import Learning
 from components.plan import STRATEGIES
 from pipelines.commands import Commands
 from pipelines.dataset_commands import dataset
+from pipelines.instance_commands import instances
 from pipelines.learning_options import model_options, model_settings
 from pipelines.local_jobs import local_jobs
 from pipelines.source_options import preprocess_config, reading_options, source_options
@@ -34,6 +35,7 @@ def main() -> None:
 
 
 main.add_command(dataset)
+main.add_command(instances)
 
 
 def name_option(command: Command) -> Command:
