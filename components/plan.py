@@ -5,6 +5,7 @@ worker's batch = global batch / workers), so they learn the same as a single pro
 worker's gradient at a time, so there a worker's batch is the global one and each update is of the same size as a single process's.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -16,11 +17,18 @@ from components.learning import Learning, as_text, require
 from components.storage import write_json_atomic
 
 FORMAT_VERSION = 1
-Strategy = Literal["single", "horovod", "parameter_server"]
+Strategy = Literal["single", "tower", "mirrored", "horovod", "parameter_server"]
 STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
-InputMode = Literal["File", "FastFile"]
+# One process that splits its batch over devices.
+TOWERS: tuple[Strategy, ...] = ("tower", "mirrored")
+ONE_PROCESS: tuple[Strategy, ...] = ("single", *TOWERS)
+InputMode = Literal["File", "FastFile", "Pipe"]
 Distribution = Literal["FullyReplicated", "ShardedByS3Key"]
 ProbeKind = Literal["none", "input", "compute", "both"]
+Placement = Literal["auto", "shared", "replicated_sparse", "replicated_dense", "sharded"]
+Device = Literal["auto", "cpu", "gpu"]
+CrossDevice = Literal["reduction_to_one", "hierarchical_copy", "nccl"]
+PlanEncoding = Literal["", "blocks", "examples", "libsvm"]
 LOCAL = "local"  # the instance type of a plan for whatever machine the job settings name
 
 
@@ -67,12 +75,48 @@ class Rung:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Ranked:
+    """A plan that was weighed, whether chosen or not. Rates are examples a second of all workers, with 95 % bounds.
+
+    `epoch_usd` is None where the machine has no price. `frontier`: no other is both faster and cheaper. `rests_on_a_guess`: its
+    machine, or its number of hosts, was not measured. `refused` says why it cannot be chosen, empty where it can.
+    """
+
+    description: str
+    strategy: Strategy
+    instance_type: str
+    instance_count: int
+    workers_per_host: int
+    examples_per_s: float
+    low: float
+    high: float
+    epoch_s: float
+    epoch_usd: float | None
+    frontier: bool
+    rests_on_a_guess: bool
+    basis: str
+    refused: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Plan(Learning):
-    """Everything that a training job needs besides the data. Rates are examples a second of all workers; None = not measured."""
+    """Everything that a training job needs besides the data. Rates are examples a second of all workers; None = not known.
+
+    Attributes:
+        alternatives: other instance types of the same rung, best first, for when there is no capacity of the first.
+        encoding: of the shards that the rates were measured with; empty where that is not known.
+        towers, device, cross_device, embedding_placement: see the training program's config.py.
+        predicted_low, predicted_high: 95 % bounds of predicted_examples_per_s.
+        epoch_s, epoch_usd: of one epoch, start-up included; no price, no USD.
+        rests_on_a_guess: its machine, or its number of hosts, was not measured.
+        ranking: what was weighed, best first.
+    """
 
     strategy: Strategy
     instance_type: str = LOCAL
     instance_count: int = 1
+    alternatives: tuple[str, ...] = ()
+    use_spot: bool = False
     workers_per_host: int = 1
     batch_size: int = 1024
     steps: int = 0
@@ -80,30 +124,47 @@ class Plan(Learning):
     inter_op_threads: int = 0
     omp_threads: int = 0
     kmp_affinity: str = ""
+    towers: int = 0
+    device: Device = "auto"
+    cross_device: CrossDevice = "reduction_to_one"
+    embedding_placement: Placement = "auto"
     input_mode: InputMode = "FastFile"
     s3_distribution: Distribution = "FullyReplicated"
+    encoding: PlanEncoding = ""
     predicted_examples_per_s: float | None = None
+    predicted_low: float | None = None
+    predicted_high: float | None = None
     measured_examples_per_s: float | None = None
+    epoch_s: float | None = None
+    epoch_usd: float | None = None
+    rests_on_a_guess: bool = False
     rungs: tuple[Rung, ...] = ()
+    ranking: tuple[Ranked, ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.strategy in STRATEGIES, "strategy", self.strategy, f"choose one of {', '.join(STRATEGIES)}")
-        require(self.input_mode in get_args(InputMode), "input_mode", self.input_mode, "choose File or FastFile")
-        require(
-            self.s3_distribution in get_args(Distribution),
-            "s3_distribution",
-            self.s3_distribution,
-            f"choose one of {', '.join(get_args(Distribution))}",
-        )
+        for name, kind in _CHOICES.items():
+            require(getattr(self, name) in get_args(kind), name, getattr(self, name), f"choose one of {_listed(kind)}")
         for name in ("instance_count", "workers_per_host", "batch_size"):
             require(getattr(self, name) >= 1, name, getattr(self, name), "at least 1 is needed")
-        for name in ("steps", "intra_op_threads", "inter_op_threads", "omp_threads"):
+        for name in ("steps", "intra_op_threads", "inter_op_threads", "omp_threads", "towers"):
             require(getattr(self, name) >= 0, name, getattr(self, name), "must not be negative")
-        if self.strategy == "single":
+        for name in ("predicted_low", "predicted_high", "epoch_s", "epoch_usd"):
+            value = getattr(self, name)
+            require(value is None or 0 <= value < math.inf, name, value, "must be a number that is not negative")
+        if self.strategy in ONE_PROCESS:
             require(self.workers == 1, "strategy", self.strategy, f"is one process, not {self.workers} workers")
         if self.strategy == "parameter_server":
             require(self.workers_per_host == 1, "workers_per_host", self.workers_per_host, "parameter servers take 1 a host")
+        self._check_towers()
+
+    def _check_towers(self) -> None:
+        """As the training program does, but before a job is paid for."""
+        count = self.towers or (2 if self.strategy in TOWERS else 1)
+        if count > 1:
+            expected = f"{self.strategy} does not split its batch; tower, mirrored and parameter_server do"
+            require(self.strategy in (*TOWERS, "parameter_server"), "towers", self.towers, expected)
+        require(self.batch_size % count == 0, "batch_size", self.batch_size, f"must be a multiple of the {count} towers")
 
     @property
     def workers(self) -> int:
@@ -126,7 +187,23 @@ class Plan(Learning):
         """One line for a person, such as "horovod, 1 host x 2 workers, batch 512 a worker, default threads"."""
         hosts = f"{self.instance_count} host{'s' if self.instance_count > 1 else ''}"
         workers = f"{self.workers_per_host} worker{'s' if self.workers_per_host > 1 else ''}"
-        return f"{self.strategy}, {hosts} x {workers}, batch {self.batch_size} a worker, {self.threads}"
+        machine = "" if self.instance_type == LOCAL else f" of {self.instance_type}"
+        return f"{self.strategy}, {hosts}{machine} x {workers}, batch {self.batch_size} a worker, {self.threads}"
+
+
+_CHOICES: dict[str, Any] = {
+    "strategy": Strategy,
+    "device": Device,
+    "cross_device": CrossDevice,
+    "embedding_placement": Placement,
+    "input_mode": InputMode,
+    "s3_distribution": Distribution,
+    "encoding": PlanEncoding,
+}
+
+
+def _listed(kind: Any) -> str:
+    return ", ".join(choice or "nothing" for choice in get_args(kind))
 
 
 def direct_plan(
@@ -157,7 +234,7 @@ def direct_plan(
         share, left = divmod(settings.batch_size, hosts * workers_per_host)
         require(left == 0, "batch_size", settings.batch_size, f"must be a multiple of the {hosts * workers_per_host} workers")
     return Plan(
-        **{**settings.learning(), "learning_rate_factor": 1.0 if strategy == "single" else settings.learning_rate_factor},
+        **{**settings.learning(), "learning_rate_factor": 1.0 if strategy in ONE_PROCESS else settings.learning_rate_factor},
         strategy=strategy,
         instance_count=hosts,
         workers_per_host=workers_per_host,
@@ -180,8 +257,9 @@ def hyperparameters(plan: Plan, *, probe: ProbeKind = "none", max_seconds: float
         warm_start: begin with the weights of channel champion.
     """
     placed = ("strategy", "workers_per_host", "batch_size", "steps")
+    split = ("towers", "device", "cross_device", "embedding_placement")
     threads = ("intra_op_threads", "inter_op_threads", "omp_threads", "kmp_affinity")
-    settings = plan.learning() | {name: getattr(plan, name) for name in placed + threads}
+    settings = plan.learning() | {name: getattr(plan, name) for name in placed + split + threads}
     settings |= {"probe": probe, "max_seconds": max_seconds, "warm_start": warm_start}
     return {name: as_text(value) for name, value in settings.items()}
 
@@ -198,6 +276,7 @@ _ADMITTED: dict[Any, tuple[type, ...]] = {
     str: (str,),
     bool: (bool,),
 }
+_HOLDS: dict[type, str] = {int: "whole numbers", float: "numbers", str: "texts"}
 
 
 def checked_arguments(kind: type, document: Any, place: str) -> dict[str, Any]:
@@ -212,17 +291,17 @@ def checked_arguments(kind: type, document: Any, place: str) -> dict[str, Any]:
         # bool is an int to Python, not to a reader of a plan.
         if not isinstance(value, admitted) or (isinstance(value, bool) and bool not in admitted and object not in admitted):
             raise InvalidConfig(f"{place}: {item.name} {value!r} is of the wrong type; run the step that wrote it again")
-        if item.type in (tuple[int, ...], tuple[float, ...]):
-            document = {**document, item.name: _numbers(value, get_args(item.type)[0], f"{place}: {item.name}")}
+        if item.type in (tuple[int, ...], tuple[float, ...], tuple[str, ...]):
+            document = {**document, item.name: _listed_values(value, get_args(item.type)[0], f"{place}: {item.name}")}
     return dict(document)
 
 
-def _numbers(value: Any, kind: type, name: str) -> tuple[Any, ...]:
+def _listed_values(value: Any, kind: type, name: str) -> tuple[Any, ...]:
     """A list of JSON as the tuple that a field holds."""
     if not isinstance(value, list):
         raise InvalidConfig(f"{name} must be a list")
-    if not all(type(number) in _ADMITTED[kind] for number in value):
-        raise InvalidConfig(f"{name} {value!r} must hold {'whole ' if kind is int else ''}numbers")
+    if not all(type(one) in _ADMITTED[kind] for one in value):
+        raise InvalidConfig(f"{name} {value!r} must hold {_HOLDS[kind]}")
     return tuple(value)
 
 
@@ -241,10 +320,12 @@ def read_plan(path: Path) -> Plan:
     if not isinstance(document, dict) or document.pop("format_version", None) != FORMAT_VERSION:
         raise InvalidConfig(f"{path}: format_version {FORMAT_VERSION} is expected; run ctrflow select again")
     arguments = checked_arguments(Plan, document, str(path))
-    if not isinstance(arguments["rungs"], list):
-        raise InvalidConfig(f"{path}: rungs must be a list")
+    for name in ("rungs", "ranking"):
+        if not isinstance(arguments[name], list):
+            raise InvalidConfig(f"{path}: {name} must be a list")
     rungs = tuple(Rung(**checked_arguments(Rung, rung, f"{path}: rungs")) for rung in arguments["rungs"])
+    ranking = tuple(Ranked(**checked_arguments(Ranked, one, f"{path}: ranking")) for one in arguments["ranking"])
     try:
-        return Plan(**{**arguments, "rungs": rungs})
+        return Plan(**{**arguments, "rungs": rungs, "ranking": ranking})
     except InvalidConfig as error:
         raise InvalidConfig(f"{path}: {error}") from error

@@ -18,7 +18,7 @@ class Channel:
 
     name: str
     uri: str
-    input_mode: Literal["File", "FastFile"] = "File"
+    input_mode: Literal["File", "FastFile", "Pipe"] = "File"
     distribution: Literal["FullyReplicated", "ShardedByS3Key"] = "FullyReplicated"
 
 

@@ -3,21 +3,55 @@
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from components.errors import InvalidConfig
-from components.plan import ModelSettings, Plan, Rung, Threads, direct_plan, hyperparameters, read_plan, write_plan
+from components.plan import (
+    STRATEGIES,
+    CrossDevice,
+    Device,
+    ModelSettings,
+    Placement,
+    Plan,
+    Ranked,
+    Rung,
+    Strategy,
+    Threads,
+    direct_plan,
+    hyperparameters,
+    read_plan,
+    write_plan,
+)
 
 RUNG = Rung(name="threads", decision="default threads", measured="100 examples/s", beat="90 with one thread", passed=True)
+
+RANKED = Ranked(
+    description="horovod with 2 hosts of ml.c7i.4xlarge",
+    strategy="horovod",
+    instance_type="ml.c7i.4xlarge",
+    instance_count=2,
+    workers_per_host=1,
+    examples_per_s=100.0,
+    low=50.0,
+    high=200.0,
+    epoch_s=400.0,
+    epoch_usd=0.1,
+    frontier=True,
+    rests_on_a_guess=True,
+    basis="16 vCPUs of a newer generation",
+    refused="",
+)
 
 
 def test_a_plan_is_the_same_after_its_file(tmp_path: Path) -> None:
     plan = replace(
         direct_plan("horovod", ModelSettings(deep_layers=(16, 8)), threads=Threads(intra_op=1, kmp_affinity="disabled")),
         predicted_examples_per_s=100.0,
+        alternatives=("ml.c6i.4xlarge", "ml.c5.4xlarge"),
         rungs=(RUNG,),
+        ranking=(RANKED, replace(RANKED, epoch_usd=None)),
     )
     write_plan(tmp_path / "plan.json", plan)
     assert read_plan(tmp_path / "plan.json") == plan
@@ -38,6 +72,15 @@ def test_a_plan_is_the_same_after_its_file(tmp_path: Path) -> None:
         ("deep_layers", 128, "deep_layers"),
         ("input_mode", "Pipes", "input_mode"),
         ("instance_count", 2, "single"),
+        ("alternatives", "ml.c6i.4xlarge", "alternatives"),
+        ("alternatives", [4], "alternatives [4] must hold texts"),
+        ("encoding", "csv", "choose one of nothing, blocks, examples, libsvm"),
+        ("embedding_placement", "everywhere", "embedding_placement"),
+        ("towers", 2, "single does not split its batch"),
+        ("predicted_low", -1.0, "predicted_low"),
+        ("epoch_usd", float("inf"), "epoch_usd"),
+        ("ranking", {}, "ranking must be a list"),
+        ("ranking", [{"strategy": "single"}], "instance_type"),
         ("rungs", [{"name": "threads"}], "measured"),
         ("format_version", 2, "format_version"),
     ],
@@ -69,6 +112,8 @@ def test_a_missing_plan_says_how_to_make_one(tmp_path: Path) -> None:
     ("strategy", "hosts", "workers_per_host", "workers", "batch_of_a_worker"),
     [
         ("single", None, None, 1, 1024),
+        ("tower", None, None, 1, 1024),
+        ("mirrored", None, None, 1, 1024),
         ("horovod", None, None, 2, 512),
         ("horovod", None, 4, 4, 256),
         ("horovod", 2, None, 2, 512),
@@ -91,7 +136,7 @@ def test_a_batch_that_workers_cannot_share_is_refused() -> None:
         direct_plan("horovod", ModelSettings(batch_size=1023))
 
 
-@pytest.mark.parametrize(("strategy", "factor"), [("single", 1.0), ("horovod", 0.5), ("parameter_server", 0.5)])
+@pytest.mark.parametrize(("strategy", "factor"), [("single", 1.0), ("tower", 1.0), ("horovod", 0.5), ("parameter_server", 0.5)])
 def test_the_learning_rate_gets_the_factor_that_was_set_and_no_other(strategy: Any, factor: float) -> None:
     settings = ModelSettings(learning_rate=0.001)
     assert direct_plan(strategy, settings).learning_rate_factor == 1.0
@@ -133,3 +178,24 @@ def test_the_training_program_accepts_every_hyperparameter() -> None:
         assert getattr(config, name) == getattr(plan, name)
     assert (config.intra_op_threads, config.inter_op_threads, config.omp_threads, config.kmp_affinity) == (2, 3, 4, "disabled")
     assert (config.probe, config.max_seconds) == ("compute", 1.5)
+
+
+def test_a_batch_that_towers_cannot_share_is_refused() -> None:
+    with pytest.raises(InvalidConfig, match="1023: must be a multiple of the 2 towers"):
+        direct_plan("tower", ModelSettings(batch_size=1023))
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_the_training_program_knows_every_strategy(strategy: Strategy) -> None:
+    from components.train.program.config import parse_hyperparameters
+
+    config = parse_hyperparameters(hyperparameters(direct_plan(strategy, ModelSettings())))
+    assert (config.strategy, config.tower_count) == (strategy, 2 if strategy in ("tower", "mirrored") else 1)
+
+
+def test_choices_are_those_of_the_training_program() -> None:
+    from components.train.program import config
+
+    theirs = (config.StrategyName, config.PlacementName, config.DeviceName, config.CrossDeviceName)
+    for ours, theirs_one in zip((Strategy, Placement, Device, CrossDevice), theirs, strict=True):
+        assert set(get_args(ours)) == set(get_args(theirs_one))
