@@ -6,16 +6,17 @@ profile.json, written by profile_utilization and read by select_strategy, is the
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from components.artifacts import fetch_artifact
 from components.clients import sagemaker_client
-from components.documents import read_json
+from components.documents import read_json, settings_of
 from components.errors import InvalidConfig, TrainingJobFailed
 from components.manifest import MANIFEST
+from components.measurements import Finding, InputSettings, MachineUse
 from components.plan import LOCAL, ModelSettings, Plan, ProbeKind, Threads, checked_arguments, hyperparameters
 from components.storage import write_json_atomic
 from components.training_jobs import Channel, FinishedJob, TrainingJob, run_training_job
@@ -24,7 +25,7 @@ from components.transforms import TRANSFORM
 
 logger = logging.getLogger(__name__)
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 ENTRYPOINT = ("python3", "-m", "components.train.program.launch")
 # A probe that hangs must not be paid for until the limit of real training.
 PROBE_MAX_RUNTIME_S = 600
@@ -54,7 +55,13 @@ class JobSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class Probe:
-    """What one short job measured. `kind` says which part of a step ran; job_s is the whole job, start-up included."""
+    """What one short job measured. `kind` says which part of a step ran; job_s is the whole job, start-up included.
+
+    rate_low to rate_high: 95 % confidence interval of examples_per_s; None where the measured part was too short for one.
+    warmup_steps: of each worker, left out. bytes_per_step: what one worker sends in a step. parameter_server_share: of a step's
+    time, waiting for parameter servers. Both None where unknown. rank_skew: how much longer than the mean worker the slowest
+    one computed, 0 = all alike.
+    """
 
     kind: ProbeKind
     strategy: str
@@ -75,6 +82,15 @@ class Probe:
     usable_cpus_source: str
     job_name: str
     job_s: float
+    rate_low: float | None = None
+    rate_high: float | None = None
+    warmup_steps: int = 0
+    instance_type: str = LOCAL
+    bytes_per_step: float | None = None
+    parameter_server_share: float | None = None
+    rank_skew: float | None = None
+    input: InputSettings = field(default_factory=InputSettings)
+    machine: MachineUse | None = None
 
     @property
     def busy_cores(self) -> float:
@@ -92,6 +108,8 @@ class Profile:
     """The document profile.json.
 
     data_digest is the dataset's identity, `dataset` where it lay when it was profiled, probe_s the seconds each probe measured.
+    expected_s and expected_usd were said before probing, cost_s and cost_usd are what it took: the step's time, all jobs' price.
+    USD is None where the instance has no price.
     """
 
     data_digest: str
@@ -100,6 +118,11 @@ class Profile:
     settings: ModelSettings
     probe_s: float
     probes: tuple[Probe, ...]
+    findings: tuple[Finding, ...] = ()
+    expected_s: float | None = None
+    expected_usd: float | None = None
+    cost_s: float | None = None
+    cost_usd: float | None = None
 
     def of_kind(self, kind: ProbeKind) -> tuple[Probe, ...]:
         return tuple(probe for probe in self.probes if probe.kind == kind)
@@ -224,7 +247,15 @@ def write_profile(path: Path, profile: Profile) -> None:
 def _probe(document: Mapping[str, Any], place: str) -> Probe:
     arguments = checked_arguments(Probe, document, place)
     threads = Threads(**checked_arguments(Threads, arguments["threads"], f"{place}.threads"))
-    probe = Probe(**{**arguments, "threads": threads})
+    machine = arguments["machine"]
+    probe = Probe(
+        **{
+            **arguments,
+            "threads": threads,
+            "input": settings_of(InputSettings, arguments["input"], f"{place}.input"),
+            "machine": None if machine is None else settings_of(MachineUse, machine, f"{place}.machine"),
+        }
+    )
     if not (probe.examples_per_s > 0 and probe.usable_cpus > 0):
         raise InvalidConfig(f"{place}: {probe.examples_per_s} examples/s on {probe.usable_cpus} CPUs cannot have been measured")
     return probe
@@ -245,14 +276,15 @@ def read_profile(path: Path) -> Profile:
     if not isinstance(document, dict) or document.pop("format_version", None) != FORMAT_VERSION:
         raise InvalidConfig(f"{path}: format_version {FORMAT_VERSION} is expected; run ctrflow profile again")
     arguments = checked_arguments(Profile, document, str(path))
-    if not isinstance(arguments["probes"], list):
-        raise InvalidConfig(f"{path}: probes must be a list; run ctrflow profile again")
+    for name in ("probes", "findings"):
+        if not isinstance(arguments[name], list):
+            raise InvalidConfig(f"{path}: {name} must be a list; run ctrflow profile again")
     settings = checked_arguments(ModelSettings, arguments["settings"], f"{path}: settings")
     return Profile(
-        data_digest=arguments["data_digest"],
-        dataset=arguments["dataset"],
-        train_examples=arguments["train_examples"],
-        settings=ModelSettings(**settings),
-        probe_s=arguments["probe_s"],
-        probes=tuple(_probe(probe, f"{path}: probes[{index}]") for index, probe in enumerate(arguments["probes"])),
+        **{
+            **arguments,
+            "settings": ModelSettings(**settings),
+            "probes": tuple(_probe(probe, f"{path}: probes[{index}]") for index, probe in enumerate(arguments["probes"])),
+            "findings": tuple(settings_of(Finding, each, f"{path}: findings") for each in arguments["findings"]),
+        }
     )

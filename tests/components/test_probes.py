@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from components.errors import InvalidConfig, TrainingJobFailed
+from components.measurements import Finding, InputSettings, MachineUse
 from components.plan import ModelSettings, Threads
 from components.probes import Probe, Profile, read_profile, write_profile
 from components.training_results import read_training_result
@@ -31,9 +32,25 @@ PROBE = Probe(
     usable_cpus_source="host",
     job_name="job",
     job_s=8.25,
+    rate_low=49_000.0,
+    rate_high=51_001.0,
+    warmup_steps=12,
+    bytes_per_step=4096.0,
+    rank_skew=0.125,
+    input=InputSettings(encoding="blocks", prefetch=4, cached=True),
+    machine=MachineUse(own_cpus=1.75, other_cpus=0.25, iowait_percent=0.5, memory_used_bytes=2**31, memory_bytes=2**33),
 )
+FINDING = Finding(rule="IOBottleneck", found=False, number=0.5, threshold=50.0, unit="%", says="no", advice="none")
 PROFILE = Profile(
-    data_digest="d", dataset="/data", train_examples=1000, settings=ModelSettings(deep_layers=(8,)), probe_s=2.0, probes=(PROBE,)
+    data_digest="d",
+    dataset="/data",
+    train_examples=1000,
+    settings=ModelSettings(deep_layers=(8,)),
+    probe_s=2.0,
+    probes=(PROBE,),
+    findings=(FINDING,),
+    expected_s=45.0,
+    cost_s=44.5,
 )
 
 # The fields of training.json as the training program writes them, with figures made up here.
@@ -77,6 +94,8 @@ def test_a_profile_is_the_same_after_its_file(tmp_path: Path) -> None:
         ("settings", {}, "settings"),
         ("probes", [{}], "probes"),
         ("probes", 3, "probes"),
+        ("findings", 3, "findings"),
+        ("findings", [{"rule": "Horoscope"}], "Horoscope"),
         ("extra", 1, "extra"),
     ],
 )
