@@ -1,9 +1,9 @@
 """evaluation.json: what evaluate found out about a model, and what promote decides by."""
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass
 from pathlib import Path
-from types import NoneType
-from typing import Any, TypeVar
+from types import NoneType, UnionType
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from components.documents import read_json, wrong_value
 from components.errors import NotPromotable
@@ -11,8 +11,6 @@ from components.storage import write_json_atomic
 
 FORMAT_VERSION = 1
 Part = TypeVar("Part")
-# Python types that JSON's numbers may have for each declared type; other types are checked where they are taken apart.
-_NUMBERS: dict[Any, tuple[type, ...]] = {int: (int,), float: (int, float), float | None: (int, float, NoneType)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +26,9 @@ class CalibrationBin:
 class ChampionScore:
     """The champion in force, on the same rows. None where it could not be measured, and `auc_reason` says why.
 
-    `auc_difference` is the new model's AUC minus the champion's.
+    Differences are the new model's figure minus the champion's, row by row the same rows: the new model is better where that of AUC
+    is above zero, and that of log loss below. `_low` and `_high` are the ends of their intervals at the evaluation's `confidence`.
+    `p_value` is how often two models that rank equally well would be so far apart in AUC, in this direction.
     """
 
     version: int
@@ -36,11 +36,48 @@ class ChampionScore:
     auc_reason: str
     log_loss: float | None
     auc_difference: float | None
+    auc_low: float | None = None
+    auc_high: float | None = None
+    p_value: float | None = None
+    log_loss_difference: float | None = None
+    log_loss_low: float | None = None
+    log_loss_high: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slice:
+    """The rows in which a field has one value; `value` is empty for all that are not among the values listed.
+
+    `predicted` is the mean prediction, beside the `click_rate` that was observed.
+    """
+
+    field: str
+    value: str
+    rows: int
+    positives: int
+    click_rate: float
+    predicted: float
+    auc: float | None
+    auc_reason: str
+    log_loss: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampledRow:
+    """A row of the split, and the probability that evaluation got for it: what the saved model must give again."""
+
+    ids: tuple[int, ...]
+    values: tuple[float, ...]
+    score: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """The whole document. A metric of None is undefined, and its reason says why; losses in nats a row."""
+    """The whole document. A metric of None is undefined, and its reason says why; losses in nats a row.
+
+    `calibration_ratio` is the mean prediction over the observed click rate, both of the whole traffic: 1 is right, 1.1 too high by
+    a tenth; None without a click. `average_precision` is None without one, too.
+    """
 
     format_version: int = FORMAT_VERSION
     rows: int
@@ -58,6 +95,13 @@ class Evaluation:
     warnings: tuple[str, ...]
     roc: tuple[tuple[float, float], ...]
     calibration: tuple[CalibrationBin, ...]
+    confidence: float = 0.95
+    calibration_ratio: float | None = None
+    average_precision: float | None = None
+    precision_recall: tuple[tuple[float, float], ...] = ()
+    score_counts: tuple[int, ...] = ()
+    slices: tuple[Slice, ...] = ()
+    sample: tuple[SampledRow, ...] = ()
 
 
 def write_evaluation(path: Path, evaluation: Evaluation) -> None:
@@ -79,21 +123,8 @@ def read_evaluation(path: Path) -> Evaluation:
         raise NotPromotable(f"{path}: not valid JSON ({error}); evaluate again") from error
     if not isinstance(document, dict) or document.get("format_version") != FORMAT_VERSION:
         raise NotPromotable(f"{path}: format_version {FORMAT_VERSION} is expected; evaluate again")
-    champion = document.get("champion")
     try:
-        evaluation = _part(
-            Evaluation,
-            {
-                **document,
-                "champion": None if champion is None else _part(ChampionScore, champion, f"{path}: champion"),
-                "warnings": tuple(document.get("warnings", ())),
-                "roc": tuple((float(x), float(y)) for x, y in document.get("roc", ())),
-                "calibration": tuple(
-                    _part(CalibrationBin, part, f"{path}: calibration") for part in document.get("calibration", ())
-                ),
-            },
-            str(path),
-        )
+        evaluation = _part(Evaluation, document, str(path))
     except (AttributeError, TypeError, ValueError) as error:
         raise NotPromotable(f"{path}: damaged ({error}); evaluate again") from error
     if wrong := wrong_value(Evaluation, evaluation, "the document"):
@@ -102,13 +133,28 @@ def read_evaluation(path: Path) -> Evaluation:
 
 
 def _part(kind: type[Part], document: dict[str, Any], place: str) -> Part:
-    """A dataclass from its JSON object; refuses missing and unknown keys, and what is no number where one is due, by name."""
-    known = {field.name: field.type for field in fields(kind)}  # type: ignore[arg-type]
-    if known.keys() != document.keys():
-        wrong = ", ".join(sorted(known.keys() ^ document.keys()))
-        raise NotPromotable(f"{place}: missing or unknown keys: {wrong}; evaluate again")
-    for name, value in document.items():
-        allowed = _NUMBERS.get(known[name])
-        if allowed and (not isinstance(value, allowed) or isinstance(value, bool)):
-            raise NotPromotable(f"{place}: {name} is {value!r}, a number is expected; evaluate again")
-    return kind(**document)
+    """A dataclass from its JSON object; refuses missing and unknown keys by name.
+
+    What an older release did not write has its default.
+    """
+    known = {field.name for field in fields(kind)}  # type: ignore[arg-type]
+    optional = {field.name for field in fields(kind) if field.default is not MISSING}  # type: ignore[arg-type]
+    if wrong := (known - optional - document.keys()) | (document.keys() - known):
+        raise NotPromotable(f"{place}: missing or unknown keys: {', '.join(sorted(wrong))}; evaluate again")
+    types = get_type_hints(kind)
+    return kind(**{name: _value(types[name], value, f"{place}: {name}") for name, value in document.items()})
+
+
+def _value(declared: Any, value: Any, place: str) -> Any:
+    """JSON's lists and objects as the tuples and dataclasses that are declared; anything else as it is."""
+    if isinstance(declared, type) and is_dataclass(declared):
+        return _part(declared, value, place)
+    if declared in (int, float) and (isinstance(value, bool) or not isinstance(value, int | float)):
+        raise NotPromotable(f"{place} is {value!r}, a number is expected; evaluate again")
+    kinds = get_args(declared)
+    if get_origin(declared) is UnionType and value is not None:
+        return _value(next(kind for kind in kinds if kind is not NoneType), value, place)
+    if get_origin(declared) is tuple and isinstance(value, list):
+        each = (kinds[0],) * len(value) if kinds[-1] is Ellipsis else kinds
+        return tuple(_value(kind, item, place) for kind, item in zip(each, value, strict=True))
+    return value
