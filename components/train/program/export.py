@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from components.manifest import Manifest, manifest_digest
 from components.train.program.config import TrainConfig
 from components.train.program.model import Model
+from components.train.program.traced import traced
 
 MODEL_CARD = "model.json"
 
@@ -52,7 +53,7 @@ class Scorer(tf.Module):  # type: ignore[misc]
         self.dense = [tf.Variable(value, trainable=False) for value in dense]
         ids = tf.TensorSpec([None, field_size], tf.int64, "ids")
         values = tf.TensorSpec([None, field_size], tf.float32, "values")
-        self.score = tf.function(self._score, input_signature=[ids, values])
+        self.score = traced(self._score, [ids, values])
 
     def _score(self, ids: Any, values: Any) -> dict[str, Any]:
         logits = self._model.logits(self.dense, tf.gather(self.table, ids), ids, values)

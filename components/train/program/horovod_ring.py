@@ -29,6 +29,7 @@ from components.train.program.model import Model
 from components.train.program.optimizers import DenseOptimizer
 from components.train.program.placement import place, place_for
 from components.train.program.table import Table
+from components.train.program.traced import traced
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +70,7 @@ class HorovodRing:
             each = ", ".join(f"rank {rank} {name}" for rank, name in enumerate(names))
             raise InvalidConfig(f"mixed_precision: hosts with and without GPUs for it ({each}); leave it out")
 
-    @tf.function
+    @traced
     def _train(self, labels_B: Any, ids_BF: Any, values_BF: Any) -> Any:
         """Mean loss of all ranks before the update, and the seconds in which this rank waited; float64 [2]."""
         cells = group_by_id(ids_BF)

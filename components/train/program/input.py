@@ -27,6 +27,7 @@ from components.train.program.decoding import DECODERS, check_columns
 from components.train.program.division import Division
 from components.train.program.export import file_digest
 from components.train.program.layout import Layout, find_layout
+from components.train.program.traced import as_it_stands
 
 # Blocks that are shuffled among each other, fewer where rows are wide. The order of rows must not depend on a host's memory.
 SHUFFLE_BLOCKS, SHUFFLE_BYTES = 16, 64 << 20
@@ -142,6 +143,7 @@ def read_files(files: Sequence[str], encoding: Encoding) -> Payloads:
     return payloads
 
 
+@as_it_stands
 def batches(payloads: Payloads, source: Source, division: Division, seed: int, begun: int = 0, *, cached: bool = False) -> Any:
     """A tf.data.Dataset of this worker's batches after the first `begun` of `division.steps`: labels float32 [B], ids
     int32 [B, F], values float32 [B, F].

@@ -23,6 +23,7 @@ from components.train.program.model import Model
 from components.train.program.optimizers import DenseOptimizer
 from components.train.program.single import Single
 from components.train.program.tower import combine_rows, split_batch
+from components.train.program.traced import traced
 
 CROSS_DEVICE: dict[CrossDeviceName, Any] = {
     "reduction_to_one": lambda: tf.distribute.ReductionToOneDevice(HOST),
@@ -73,7 +74,7 @@ class Mirrored(Single):
             self.dense = [tf.Variable(variable.numpy()) for variable in self.dense]
             self._optimizer = DenseOptimizer(config, self.dense, model.kinds)
 
-    @tf.function
+    @traced
     def _train(self, labels_B: Any, ids_BF: Any, values_BF: Any) -> Any:
         parts = split_batch((labels_B, ids_BF, values_BF), self._strategy.num_replicas_in_sync)
         with tf.device(HOST):

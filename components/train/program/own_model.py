@@ -17,6 +17,7 @@ for biases. Embeddings, optimizers and strategies are those of every model; a sa
 
 import importlib
 import importlib.util
+import inspect
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
@@ -63,6 +64,9 @@ class OwnModel:
         self.row_width = config.embedding_size
         self._name, self._field_size = config.own_model, field_size
         self._module = load_module(config.own_model)
+        function = self._module.logits
+        # Ours needs no AutoGraph, but somebody else's may branch on a tensor.
+        self._logits_of = tf.autograph.to_graph(function) if inspect.isfunction(function) else function
         self._names: tuple[str, ...] = ()
 
     def weights(self, random: np.random.Generator) -> list[Weight]:
@@ -92,7 +96,7 @@ class OwnModel:
 
     def _logits(self, weights: Sequence[Any], lookup: Lookup) -> Any:
         by_name = dict(zip(self._names, weights, strict=True))
-        return self._module.logits(by_name, lookup.ids(), lookup.values_BF, lookup.columns(0))
+        return self._logits_of(by_name, lookup.ids(), lookup.values_BF, lookup.columns(0))
 
     def logits(self, bias: Any, weights: Sequence[Any], lookup: Lookup, training: TrainingPass | None) -> Any:
         return self._logits(weights, lookup) + bias

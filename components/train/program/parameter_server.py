@@ -38,6 +38,7 @@ from components.train.program.layout import Layout
 from components.train.program.model import Model
 from components.train.program.servers import Route, Servers
 from components.train.program.tower import split_batch
+from components.train.program.traced import traced
 
 log = logging.getLogger(__name__)
 
@@ -185,7 +186,7 @@ class ParameterServers:
     def _asynchronous(self, division: Division, recorder: Recorder) -> Callable[[list[Any], int], None]:
         """A function that runs so many steps on every worker at once."""
 
-        @tf.function
+        @traced
         def train(iterator: Any, worker: int) -> Any:
             seen, gradient_P, _, gradient_UE, route = self._gradients(iterator, worker)
             self._servers.push(route, gradient_UE, gradient_P)
@@ -219,11 +220,11 @@ class ParameterServers:
     def _synchronous(self, division: Division, recorder: Recorder) -> Callable[[list[Any], int], None]:
         """A function that runs so many steps, each with the gradients of all workers combined."""
 
-        @tf.function
+        @traced
         def compute(iterator: Any, worker: int) -> Any:
             return self._gradients(iterator, worker)[:4]
 
-        @tf.function
+        @traced
         def combine(seen: list[Any], dense: list[Any], ids: list[Any], rows: list[Any]) -> Any:
             cells = group_by_id(tf.concat(ids, axis=0))
             gradient_UE = sum_rows(tf.concat(rows, axis=0), cells) / float(self.size)

@@ -16,6 +16,7 @@ from components.train.program.layout import Layout
 from components.train.program.loss_scale import loss_scale_for, overflow
 from components.train.program.model import Model
 from components.train.program.optimizers import DenseOptimizer
+from components.train.program.traced import traced
 
 
 class Single:
@@ -57,7 +58,7 @@ class Single:
         else:
             self.loss_scale.apply_if_finite(tf.equal(overflow([*dense, gradient_UE]), 0.0), update)
 
-    @tf.function
+    @traced
     def _train(self, labels_B: Any, ids_BF: Any, values_BF: Any) -> Any:
         value, dense, ids_U, gradient_UE = self.gradients(labels_B, ids_BF, values_BF)
         self.apply(dense, ids_U, gradient_UE)

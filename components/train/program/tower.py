@@ -14,6 +14,7 @@ from components.train.program.input import Source
 from components.train.program.kernels import group_by_id, sum_rows
 from components.train.program.model import Model
 from components.train.program.single import Single
+from components.train.program.traced import traced
 
 
 def split_batch(batch: tuple[Any, Any, Any], towers: int) -> list[tuple[Any, Any, Any]]:
@@ -39,7 +40,7 @@ class Tower(Single):
         with tf.device(HOST):
             super().__init__(config, source, model)
 
-    @tf.function
+    @traced
     def _train(self, labels_B: Any, ids_BF: Any, values_BF: Any) -> Any:
         losses, dense, ids, rows = [], [], [], []
         parts = split_batch((labels_B, ids_BF, values_BF), len(self._devices))
