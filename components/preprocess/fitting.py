@@ -55,12 +55,14 @@ class Counts:
     """What some training rows hold. Of the parts only those are filled that the settings need.
 
     tokens: how often each token stands there, a column each (a vocabulary)
+    distinct: how many tokens there are, a column each, where `tokens` are only the ones that a vocabulary takes
     moments: a numeric column each (standard, min_max)
     keys [S], sample [S, columns]: numbers of the rows with the smallest keys (bucket)
     """
 
     rows: int
     tokens: tuple[TokenCounts, ...] = ()
+    distinct: tuple[int, ...] = ()
     moments: tuple[Moments, ...] = ()
     keys: NDArray[np.uint64]
     sample: NDArray[np.float64]
@@ -193,7 +195,7 @@ class Fitting:
             salt=salt,
             rare=free,
             vocabulary=chosen,
-            distinct=len(found),
+            distinct=counts.distinct[salt] if counts.distinct else len(found),
         )
 
 

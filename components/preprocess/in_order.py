@@ -74,7 +74,7 @@ def parts_in_order(config: PreprocessConfig, reading: Reading, files: Sequence[P
         InvalidRecords: naming file and line or record of a wrong row, unless such are skipped, and not too many.
     """
     parse, bad = parser_of(reading), 0
-    for chunk in chunks_of(config, files, reading.table):
+    for chunk in chunks_of(reading.format, files, reading.table):
         parsed = parse(chunk)
         bad += len(parsed.rejects)
         check_rejects(config, parsed.rejects[0].message if parsed.rejects else "", parsed.fatal, bad)

@@ -1,4 +1,4 @@
-"""Passes of the workers over all files: to find where time divides the rows, to fit a transform, to parse the rows."""
+"""Passes of an engine over all files: to find where time divides the rows, to fit a transform, to parse the rows."""
 
 import logging
 from collections import Counter
@@ -12,12 +12,9 @@ from numpy.typing import NDArray
 from components.errors import InvalidRecords
 from components.manifest import Source
 from components.preprocess.config import PreprocessConfig
-from components.preprocess.crew import Crew
-from components.preprocess.digests import Digests
-from components.preprocess.progress import Progress
-from components.preprocess.reading import check_rejects, chunks_of, readable
-from components.preprocess.splits import boundary_of, check_times, last_day, time_text, whole_range
-from components.preprocess.tables import Table
+from components.preprocess.engine import Engine, Method
+from components.preprocess.reading import check_rejects, readable
+from components.preprocess.splits import boundary_of, check_times, last_day, time_text
 from components.preprocess.tally import Tally
 from components.preprocess.transform import Transform
 from components.preprocess.worker import ChunkResult, Work
@@ -49,8 +46,8 @@ class _FileCounts:
         self.rejected += result.rejected
 
 
-def with_boundary(config: PreprocessConfig, files: Sequence[Path], crew: Crew, work: Work) -> Work:
-    """The work with the second from which on rows validate, where times divide them; the crew is at that work.
+def with_boundary(config: PreprocessConfig, files: Sequence[Path], engine: Engine, work: Work) -> Work:
+    """The work with the second from which on rows validate, where times divide them; the engine is at that work.
 
     Unless it is declared, all rows are read for it, because the last day is known only when all of them are.
 
@@ -62,28 +59,28 @@ def with_boundary(config: PreprocessConfig, files: Sequence[Path], crew: Crew, w
     if config.split_boundary:
         found = boundary_of(config.split_boundary)
     else:
-        _read(config, files, crew, "time", Progress(files), work.table)
-        times = whole_range(crew.each("times"))
+        _read(config, files, engine, "time")
+        times = engine.times()
         assert times is not None, "files without rows are refused"
         found = last_day(times.latest)
         check_times(times, found, config.split_column)
         log.info("rows from %s on validate, the last day in column %s", time_text(found), config.split_column)
-    return _taken(crew, replace(work, boundary=found))
+    return _taken(engine, replace(work, boundary=found))
 
 
-def fitted(config: PreprocessConfig, files: Sequence[Path], crew: Crew, work: Work) -> Work:
-    """The work with the transform of all training rows, which are read for it once; the crew is at that work.
+def fitted(config: PreprocessConfig, files: Sequence[Path], engine: Engine, work: Work) -> Work:
+    """The work with the transform of all training rows, which are read for it once; the engine is at that work.
 
     Raises:
         InvalidRecords: naming file and line or row of the first wrong one.
     """
     fitting = work.fitting
     assert fitting is not None
-    _read(config, files, crew, "count", Progress(files), work.table)
-    _check_times(config, crew, work)
-    transform = fitting.fit(fitting.merge(found for found in crew.each("counted") if found))
+    _read(config, files, engine, "count")
+    _check_times(config, engine, work)
+    transform = fitting.fit(engine.counted())
     log.info("fitted the transform on %d training rows: %d ids", transform.rows, transform.feature_size)
-    return _taken(crew, with_transform(work, transform))
+    return _taken(engine, with_transform(work, transform))
 
 
 def with_transform(work: Work, transform: Transform) -> Work:
@@ -91,23 +88,23 @@ def with_transform(work: Work, transform: Transform) -> Work:
     return replace(work, transform=transform, schema=schema, fitting=None)
 
 
-def _taken(crew: Crew, work: Work) -> Work:
-    crew.each("take", work)
+def _taken(engine: Engine, work: Work) -> Work:
+    engine.take(work)
     return work
 
 
-def gather(config: PreprocessConfig, files: Sequence[Path], crew: Crew, progress: Progress, work: Work) -> Gathered:
-    """Every row of every file, checked and on scratch disk.
+def gather(config: PreprocessConfig, files: Sequence[Path], engine: Engine, work: Work) -> Gathered:
+    """Every row of every file, checked and with the engine.
 
     Raises:
         InvalidRecords: naming file and line or record of the first wrong row, or a file without rows; no row for a split.
     """
     sources = []
-    with Digests(files) as digests:
-        for path, found in zip(files, _read(config, files, crew, "parse", progress, work.table), strict=True):
+    with engine.digests(files) as digest_of:
+        for path, found in zip(files, _read(config, files, engine, "parse"), strict=True):
             log.info("read %s: %d rows", path, found.rows)
             with readable(path):
-                size, digest = path.stat().st_size, digests.of(path)
+                size, digest = path.stat().st_size, digest_of(path)
             sources.append(
                 Source(
                     path=str(path),
@@ -118,28 +115,17 @@ def gather(config: PreprocessConfig, files: Sequence[Path], crew: Crew, progress
                     left_out=found.left_out,
                 )
             )
-    _check_times(config, crew, work)
-    tally, counts = crew.each("finish")[0] if crew.count == 1 else _merged(crew.each("finish"))
+    _check_times(config, engine, work)
+    tally, counts = engine.finished()
     return Gathered(sources=tuple(sources), tally=tally, counts=counts)
 
 
-def _merged(parts: list[tuple[Tally, NDArray[np.int64]]]) -> tuple[Tally, NDArray[np.int64]]:
-    tally, counts = parts[0]
-    for other, more in parts[1:]:
-        tally.merge(other)
-        counts = counts + more
-    return tally, counts
-
-
-def _read(
-    config: PreprocessConfig, files: Sequence[Path], crew: Crew, method: str, progress: Progress, table: Table | None
-) -> list[_FileCounts]:
+def _read(config: PreprocessConfig, files: Sequence[Path], engine: Engine, method: Method) -> list[_FileCounts]:
     """Every file through the workers."""
     counts = [_FileCounts() for _ in files]
-    for result in crew.ordered(method, chunks_of(config, files, table)):
+    for result in engine.read(method, files):
         counts[result.file_index].add(result)
         check_rejects(config, result.first_reject, result.fatal, sum(each.rejected.total() for each in counts))
-        progress.add(result.file_index, result.offset, result.rows + result.left_out)
     for path, found in zip(files, counts, strict=True):
         if found.rows + found.left_out == 0:
             skipped = f"; {found.rejected.total()} rows were skipped" if found.rejected else ""
@@ -147,8 +133,8 @@ def _read(
     return counts
 
 
-def _check_times(config: PreprocessConfig, crew: Crew, work: Work) -> None:
+def _check_times(config: PreprocessConfig, engine: Engine, work: Work) -> None:
     """Refuse times that are all on one side of the boundary."""
-    times = whole_range(crew.each("times"))
+    times = engine.times()
     if times and work.boundary is not None:
         check_times(times, work.boundary, config.split_column)

@@ -48,8 +48,17 @@ def check_rejects(config: PreprocessConfig, first: str, fatal: str, bad: int) ->
         raise InvalidRecords(fatal)
 
 
-def chunks_of(config: PreprocessConfig, files: Sequence[Path], table: Table | None) -> Iterator[Chunk]:
-    read = table.chunks if table else record_chunks if config.format == "tfrecord" else text_chunks
+def file_chunks(source_format: Format, table: Table | None, path: Path, file_index: int) -> Iterator[Chunk]:
+    """The chunks of one file.
+
+    Raises:
+        InvalidRecords: a file that is damaged, of another kind, or may not be read; after the chunks before that.
+    """
+    read = table.chunks if table else record_chunks if source_format == "tfrecord" else text_chunks
+    with readable(path):
+        yield from read(path, file_index)
+
+
+def chunks_of(source_format: Format, files: Sequence[Path], table: Table | None) -> Iterator[Chunk]:
     for file_index, path in enumerate(files):
-        with readable(path):
-            yield from read(path, file_index)
+        yield from file_chunks(source_format, table, path, file_index)

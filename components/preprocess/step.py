@@ -1,7 +1,7 @@
 """Raw click logs into a dataset: files, chunks, rows in buckets by key, shards in the order of keys, manifest last.
 
-The main process reads and cuts (chunks.py); workers parse and check, and put rows with their keys into buckets on scratch disk
-(worker.py, keys.py, spill.py); then they sort buckets and write shards. No step holds all rows.
+The order of things, whatever does the work (engine.py): rows are parsed and checked, put in the order of their keys, and written as
+shards. No step holds all rows.
 """
 
 import logging
@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -22,19 +23,16 @@ from components.manifest import MANIFEST, SPLITS, HeldOut, Manifest, Split, Spli
 from components.preprocess.bounds import MemoryPlan, memory_bound, processes_for
 from components.preprocess.collisions import with_collisions
 from components.preprocess.config import PreprocessConfig
-from components.preprocess.crew import Crew
 from components.preprocess.delimited import Delimited
+from components.preprocess.engine import Engine, OpenEngine, one_machine
 from components.preprocess.fitting import Fitting, nothing_counted
 from components.preprocess.libffm import FieldLayout
 from components.preprocess.lines import input_files
 from components.preprocess.passes import Gathered, fitted, gather, with_boundary, with_transform
-from components.preprocess.progress import Progress
 from components.preprocess.reading import field_size_of, readable
 from components.preprocess.remarks import dataset_warnings, one_class_warnings
-from components.preprocess.repeats import repeated_rows
 from components.preprocess.report import dataset_report
 from components.preprocess.sources import former_sources, source_changes
-from components.preprocess.spill import move_one
 from components.preprocess.splits import time_text
 from components.preprocess.staging import staged
 from components.preprocess.tables import open_table
@@ -67,13 +65,13 @@ def shard_tasks(work: Path, name: SplitName, counts: NDArray[np.int64], shards: 
     ]
 
 
-def write_splits(config: PreprocessConfig, work: Path, crew: Crew, counts: NDArray[np.int64]) -> dict[SplitName, Split]:
-    """All shards of both splits, written by all workers."""
+def write_splits(config: PreprocessConfig, work: Path, engine: Engine, counts: NDArray[np.int64]) -> dict[SplitName, Split]:
+    """All shards of both splits."""
     shards = {"train": config.shards, "validation": max(config.shards // 4, 1)}
     tasks = [
         task for index, name in enumerate(SPLITS) for task in shard_tasks(work, name, counts[index], shards[name], config.encoding)
     ]
-    written = list(zip(tasks, crew.ordered("write", tasks), strict=True))
+    written = list(zip(tasks, engine.write(tasks), strict=True))
     splits = {}
     for name in SPLITS:
         own = tuple(shard for task, shard in written if task.split == name)
@@ -130,13 +128,19 @@ def table_work(config: PreprocessConfig, files: list[Path], input_bytes: int, sc
 
 
 def preprocess(
-    config: PreprocessConfig, inputs: Sequence[str], out: Path, report: Path, memory_bytes: int | None = None
+    config: PreprocessConfig,
+    inputs: Sequence[str],
+    out: Path,
+    report: Path,
+    memory_bytes: int | None = None,
+    open_engine: OpenEngine | None = None,
 ) -> Manifest:
     """Write the dataset `out` and its report; nothing is left when it fails.
 
     Args:
         inputs: paths, folders or globs, local or s3://.
         memory_bytes: what rows may take in memory; None for the smaller of 1 GiB and a quarter of the container.
+        open_engine: what does the work; None for processes of this machine.
     Raises:
         InvalidRecords: missing, empty, damaged or malformed input, named with file and line or record.
     """
@@ -151,25 +155,25 @@ def preprocess(
     with ExitStack() as stack:
         scratch = stack.enter_context(scratch_folder(out))
         files = staged(found, scratch)
-        progress = Progress(files)
-        processes = config.processes or processes_for(progress.total_bytes)
+        input_bytes = sum(path.stat().st_size for path in files)
+        processes = config.processes or processes_for(input_bytes)
         memory = MemoryPlan(bytes=memory_bytes or memory_bound(), processes=processes)
         if config.is_table:
-            work = table_work(config, files, progress.total_bytes, scratch, memory)
+            work = table_work(config, files, input_bytes, scratch, memory)
         else:
             with readable(files[0]):
                 field_size = config.field_size or field_size_of(config.format, files[0], config.field_base)
             layout = FieldLayout(fields=field_size, field_base=config.field_base, values_per_field=config.values_per_field)
-            work = work_of(config, layout.field_size, progress.total_bytes, scratch, memory)
+            work = work_of(config, layout.field_size, input_bytes, scratch, memory)
             work = replace(work, layout=layout) if config.format == "libffm" else work
-        crew = stack.enter_context(Crew(work, processes))
-        work = with_boundary(config, files, crew, work)
+        engine = stack.enter_context((open_engine or partial(one_machine, processes=processes))(work))
+        work = with_boundary(config, files, engine, work)
         if work.fitting:
-            work = fitted(config, files, crew, work)
-        gathered = gather(config, files, crew, progress, work)
+            work = fitted(config, files, engine, work)
+        gathered = gather(config, files, engine, work)
         if work.transform and not config.transform:
             work = replace(work, transform=with_collisions(work.transform, gathered.tally.tokens))
-        manifest = write_dataset(config, gathered, work, crew, out)
+        manifest = write_dataset(config, gathered, work, engine, out)
     for warning in manifest.warnings:
         log.warning("%s", warning)
     # Of this run and not of the dataset, whose bytes must not depend on what it replaced.
@@ -179,7 +183,7 @@ def preprocess(
     return manifest
 
 
-def fill_splits(config: PreprocessConfig, gathered: Gathered, work: Work) -> None:
+def fill_splits(config: PreprocessConfig, gathered: Gathered, engine: Engine) -> None:
     """Give an empty split the one row that is nearest to it, where rows are drawn one by one.
 
     Raises:
@@ -199,7 +203,7 @@ def fill_splits(config: PreprocessConfig, gathered: Gathered, work: Work) -> Non
             )
         if rows < 2:
             raise InvalidRecords(f"{rows} rows in all: at least 2 are needed, one to train and one to validate")
-        move_one(work.reader(), counts, SPLITS[1 - index])
+        engine.move_one(counts, SPLITS[1 - index])
 
 
 def how_held_out(work: Work) -> HeldOut:
@@ -212,19 +216,19 @@ def how_held_out(work: Work) -> HeldOut:
     )
 
 
-def write_dataset(config: PreprocessConfig, gathered: Gathered, work: Work, crew: Crew, out: Path) -> Manifest:
+def write_dataset(config: PreprocessConfig, gathered: Gathered, work: Work, engine: Engine, out: Path) -> Manifest:
     """Shards of what was gathered, and the manifest last.
 
     Raises:
         InvalidRecords: fewer than two rows, or none to train or to validate.
     """
     tally, counts, schema = gathered.tally, gathered.counts, work.schema
-    fill_splits(config, gathered, work)
+    fill_splits(config, gathered, engine)
     if config.holds_ids and not config.feature_size:
         schema = replace(schema, feature_size=tally.largest_id + 1)
     with publish_folder(out, marker=MANIFEST) as folder:
-        splits = write_splits(config, folder, crew, counts)
-        repeats = repeated_rows(work.scratch, work.bits)
+        splits = write_splits(config, folder, engine, counts)
+        repeats = engine.repeats()
         warnings = [*dataset_warnings(config, gathered.sources, tally, schema.feature_size), *one_class_warnings(splits)]
         if repeats:
             held_out = splits["validation"].examples

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -135,14 +135,26 @@ def parser_of(reading: Reading) -> Parser:
     return partial(parse_libsvm if reading.format == "libsvm" else parse_tfrecord, schema=reading.schema, skip=reading.skip)
 
 
+class Sink(Protocol):
+    """Where the rows of a worker go: buckets on scratch disk (spill.py), or what Spark takes (spark/batches.py)."""
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """Rows by split and bucket."""
+
+    def add(self, keys: Keys, validates: NDArray[np.bool_], batch: Batch) -> None: ...
+    def close(self) -> None: ...
+
+
 @dataclass(kw_only=True)
 class Worker:
     """Parses chunks into buckets, then writes shards from buckets."""
 
     work: Work
     number: int
+    sink: Sink | None = None
     _parser: Parser = field(init=False)
-    _spill: SpillWriter = field(init=False)
+    _spill: Sink = field(init=False)
     _tally: Tally = field(init=False)
     _counting: Counting | None = field(init=False)
     _times: TimeRange | None = field(init=False)
@@ -154,7 +166,7 @@ class Worker:
         """Begin anew with other work: to start another process takes as long as to read 50,000 rows."""
         self.work, self._counting, self._times = work, None, None
         self._parser = parser_of(self.work)
-        self._spill = SpillWriter(folder=self.work.scratch, bits=self.work.bits, writer=self.number)
+        self._spill = self.sink or SpillWriter(folder=self.work.scratch, bits=self.work.bits, writer=self.number)
         self._tally = Tally(field_size=self.work.schema.field_size, feature_size=self.work.schema.feature_size)
 
     def parse(self, chunk: Chunk) -> ChunkResult:
