@@ -75,11 +75,19 @@ def sample(out: Path, rows: int, seed: int) -> None:
 @click.argument("out", type=FOLDER)
 @source_options
 @click.option("--seed", type=int, default=0, help="of the shuffle and the split")
-def preprocess(inputs: tuple[str, ...], out: Path, **options: Any) -> None:
+@click.option("--engine", type=click.Choice(["processes", "spark"]), default="processes", help="what does the work")
+@click.option("--spark-master", default="local[*]", help="spark: its URL; hosts of a cluster must see inputs and OUT")
+def preprocess(inputs: tuple[str, ...], out: Path, engine: str, spark_master: str, **options: Any) -> None:
     """Turn raw click logs INPUTS (files, folders or globs, local or s3://) into the dataset OUT."""
     from components.preprocess import step
 
-    manifest = step.preprocess(preprocess_config(options), inputs, out, out.with_name(f"{out.name}.html"))
+    config, report = preprocess_config(options), out.with_name(f"{out.name}.html")
+    if engine == "spark":
+        from components.preprocess.spark.session import preprocess_on_spark
+
+        manifest = preprocess_on_spark(config, inputs, out, report, spark_master)
+    else:
+        manifest = step.preprocess(config, inputs, out, report)
     click.echo(f"{out}: {manifest.train.examples:,} rows to train, {manifest.validation.examples:,} to validate")
 
 

@@ -10,6 +10,12 @@ from types import TracebackType
 _PIECE_BYTES = 1 << 20
 
 
+def file_digest(path: Path) -> str:
+    """The digest of one file, taken here and now."""
+    with path.open("rb", buffering=0) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 class Digests:
     """Digests of `files`; when the block ends early the thread ends, too, wherever it is."""
 

@@ -222,6 +222,11 @@ class Counting:
         if sum(map(_size, self._parts[1:])) > _size(self._parts[0]):
             self._parts = [self.fitting.merge(self._parts)]
 
+    @property
+    def tokens(self) -> int:
+        """How many are held, those that stand in several parts as often."""
+        return sum(len(tokens) for part in self._parts for tokens in part.tokens)
+
     def total(self) -> Counts | None:
         """All of them; None where there were none."""
         return self.fitting.merge(self._parts) if self._parts else None

@@ -226,6 +226,10 @@ class Worker:
         """What this worker counted; None where it had no chunk."""
         return self._counting.total() if self._counting else None
 
+    def tokens(self, _: None) -> int:
+        """How many this worker holds of what it counted."""
+        return self._counting.tokens if self._counting else 0
+
     def finish(self, _: None) -> tuple[Tally, NDArray[np.int64]]:
         """What this worker counted, when all chunks are parsed: rows, and rows by split and bucket."""
         self._spill.close()

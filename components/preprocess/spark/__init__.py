@@ -1,0 +1,1 @@
+"""preprocess on Spark: the same core in Spark's Python workers."""

@@ -1,0 +1,68 @@
+"""A Spark session for one run, with what our Python workers need, and the run."""
+
+import importlib.util
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from components.errors import InvalidConfig
+from components.manifest import Manifest
+from components.preprocess.config import PreprocessConfig
+from components.preprocess.step import preprocess
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# Its workers are started like those of a real cluster, by scripts that look for this, which pip's distribution does not say.
+_SCALA = {"3": "2.12", "4": "2.13"}
+
+
+@contextmanager
+def spark_session(master: str) -> Iterator["SparkSession"]:
+    """A session that ends with the block.
+
+    Args:
+        master: a URL such as local[4], spark://host:7077 or yarn; empty for what spark-submit or Spark's own settings say.
+    Raises:
+        InvalidConfig: no pyspark, no Java, or no such master.
+    """
+    if importlib.util.find_spec("pyspark") is None:
+        raise InvalidConfig(
+            "pyspark is not installed; pip install -c requirements.lock -c requirements-spark.lock -e '.[spark]', or leave out "
+            "--engine spark"
+        )
+    import pyspark
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    if master.startswith("local"):
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("SPARK_SCALA_VERSION", _SCALA[pyspark.__version__.partition(".")[0]])
+    builder = SparkSession.builder.appName("ctrflow preprocess")
+    try:
+        session = (builder.master(master) if master else builder).getOrCreate()
+    except (PySparkException, FileNotFoundError) as error:
+        raise InvalidConfig(f"Spark does not start ({error}); it needs Java 17, found by JAVA_HOME or PATH") from error
+    session.sparkContext.setLogLevel("ERROR")
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+def preprocess_on_spark(config: PreprocessConfig, inputs: Sequence[str], out: Path, report: Path, master: str) -> Manifest:
+    """What `step.preprocess` does, on Spark; `master` as above.
+
+    Raises:
+        InvalidConfig: Spark does not start.
+        InvalidRecords: as `step.preprocess` says.
+    """
+    with spark_session(master) as session:
+        # Only now is it known that there is a pyspark to import.
+        from components.preprocess.spark.engine import on_spark
+
+        return preprocess(config, inputs, out, report, open_engine=partial(on_spark, session))
