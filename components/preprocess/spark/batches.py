@@ -187,10 +187,10 @@ def owned(cuts: Sequence[NDArray[np.int64]], owners: Sequence[NDArray[np.int64]]
         yield pa.RecordBatch.from_arrays([pa.array(owner), batch.column(1), batch.column(3)], schema=OWNED)
 
 
-def write(work: Work, tasks: dict[int, tuple[int, ShardTask]], batches: Batches) -> Batches:
+def write(work: Work, tasks: dict[int, tuple[int, ShardTask]], own_disks: bool, batches: Batches) -> Batches:
     """Rows of one shard in the order of their keys as its file; `tasks` by owner, with their places.
 
-    It is written beside and then renamed, because Spark may do a task twice.
+    It is written beside and then renamed, because Spark may do a task twice. With `own_disks` it stays on the disk of the host.
     """
     width = row_words(work.schema.field_size)
     first = next((batch for batch in batches if batch.num_rows), None)
@@ -202,6 +202,9 @@ def write(work: Work, tasks: dict[int, tuple[int, ShardTask]], batches: Batches)
         for batch in chain([first], batches):
             yield to_batch(words_of(batch.column(2), width))
 
+    if own_disks:
+        for folder_here in (task.path.parent, work.scratch):
+            folder_here.mkdir(parents=True, exist_ok=True)
     if not task.path.parent.is_dir():
         found: Shard | InvalidRecords = InvalidRecords(
             f"{task.path.parent}: not seen by {socket.gethostname()}; choose an output on a disk that all hosts share"

@@ -63,10 +63,13 @@ _CHUNKS_A_BATCH, _ROWS_A_BATCH = 4, 16_384
 
 
 class SparkEngine:
-    """The engine of a Spark session. Files and folders are read and written by Spark's workers: all hosts must see them."""
+    """The engine of a Spark session. Files and folders are read and written by Spark's workers: all hosts must see them.
 
-    def __init__(self, session: SparkSession, work: Work) -> None:
-        self._session, self._work = session, work
+    With `own_disks` each host sees the same inputs at the same paths, and keeps the shards that it writes; others gather them.
+    """
+
+    def __init__(self, session: SparkSession, own_disks: bool, work: Work) -> None:
+        self._session, self._own_disks, self._work = session, own_disks, work
         self._findings: DataFrame | None = None
         self._kept: list[DataFrame] = []
         self._shipped: list[Broadcast[Any]] = []
@@ -162,7 +165,12 @@ class SparkEngine:
 
         # Each owner's hash is the number of a partition: a shard is the whole work of one task.
         sorted_rows = rows.mapInArrow(with_owner, _OWNED).repartition(len(tasks), "owner").sortWithinPartitions("key")
-        written = sorted_rows.mapInArrow(lambda batches: write(work.value, shipped.value[1], batches), _WRITTEN).collect()
+        own_disks = self._own_disks
+
+        def write_shard(batches: Batches) -> Batches:
+            return write(work.value, shipped.value[1], own_disks, batches)
+
+        written = sorted_rows.mapInArrow(write_shard, _WRITTEN).collect()
         shards: dict[int, Shard] = {}
         for place, data in written:
             found = pickle.loads(data)
@@ -211,9 +219,9 @@ def _merged(one: tuple[Tally, NDArray[np.int64]], other: tuple[Tally, NDArray[np
 
 
 @contextmanager
-def on_spark(session: SparkSession, work: Work) -> Iterator[Engine]:
+def on_spark(session: SparkSession, own_disks: bool, work: Work) -> Iterator[Engine]:
     """An engine that keeps nothing in Spark when the block ends."""
-    engine = SparkEngine(session, work)
+    engine = SparkEngine(session, own_disks, work)
     try:
         yield engine
     finally:

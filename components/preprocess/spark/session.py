@@ -54,9 +54,14 @@ def spark_session(master: str) -> Iterator["SparkSession"]:
         session.stop()
 
 
-def preprocess_on_spark(config: PreprocessConfig, inputs: Sequence[str], out: Path, report: Path, master: str) -> Manifest:
+def preprocess_on_spark(
+    config: PreprocessConfig, inputs: Sequence[str], out: Path, report: Path, master: str, *, own_disks: bool = False
+) -> Manifest:
     """What `step.preprocess` does, on Spark; `master` as above.
 
+    Args:
+        own_disks: hosts share no disk. Each has the inputs at the same paths, and keeps its shards where the driver has the folder
+            that becomes `out` at the end; `in_container.gather_shards` does on the others what that renaming does on the driver's.
     Raises:
         InvalidConfig: Spark does not start.
         InvalidRecords: as `step.preprocess` says.
@@ -65,4 +70,4 @@ def preprocess_on_spark(config: PreprocessConfig, inputs: Sequence[str], out: Pa
         # Only now is it known that there is a pyspark to import.
         from components.preprocess.spark.engine import on_spark
 
-        return preprocess(config, inputs, out, report, open_engine=partial(on_spark, session))
+        return preprocess(config, inputs, out, report, open_engine=partial(on_spark, session, own_disks))

@@ -29,6 +29,7 @@ from components.preprocess.worker import Work
 from components.records import Schema
 
 pytestmark = [
+    pytest.mark.xdist_group("spark"),  # one process has the session
     pytest.mark.skipif(importlib.util.find_spec("pyspark") is None, reason="pyspark is not installed: the extra spark"),
     pytest.mark.skipif(shutil.which("java") is None, reason="no java: Spark needs Java 17"),
 ]
@@ -57,7 +58,7 @@ def files(folder: Path) -> dict[str, bytes]:
 def on_spark(session: Any, folder: Path, *inputs: Path, **settings: Any) -> dict[str, bytes]:
     from components.preprocess.spark.engine import on_spark
 
-    config, open_engine = PreprocessConfig(**settings), partial(on_spark, session)
+    config, open_engine = PreprocessConfig(**settings), partial(on_spark, session, False)
     preprocess(config, [str(path) for path in inputs], folder / "spark", folder / "spark.html", open_engine=open_engine)
     return files(folder / "spark")
 
@@ -144,7 +145,7 @@ def test_a_vocabulary_may_be_larger_than_the_memory_of_one_machine(session: Any,
         table=open_table(columns, "csv", Delimited(), paths),
         fitting=fitting,
     )
-    with on_spark(session, work) as engine:
+    with on_spark(session, False, work) as engine:
         results = list(engine.read("count", paths))
         counts = engine.counted()
     assert [result.rows for result in results] == [60, 60, 60]

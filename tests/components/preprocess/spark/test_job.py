@@ -23,6 +23,7 @@ def started(command: list[str], *arguments: Path | str) -> subprocess.CompletedP
     return subprocess.run([*command, *map(str, arguments)], capture_output=True, text=True, env=environment)
 
 
+@pytest.mark.xdist_group("spark")
 @pytest.mark.skipif(importlib.util.find_spec("pyspark") is None, reason="pyspark is not installed: the extra spark")
 @pytest.mark.skipif(shutil.which("java") is None, reason="no java: Spark needs Java 17")
 def test_spark_submit_writes_the_same_dataset(tmp_path: Path, submit_options: list[str]) -> None:
