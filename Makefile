@@ -7,7 +7,7 @@ FORMAT ?= criteo
 LATER = @echo "make $@: $(1)" >&2; exit 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check ui compile images bench clean
+.PHONY: help run test spark check ui compile images bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' Makefile
@@ -18,6 +18,10 @@ run: .venv/.base ## run the whole pipeline on the built-in sample, or: make run 
 test: .venv/.test ## run all tests
 	@$(BIN)/python -m pytest -m 'not alone' -n 2 --dist loadgroup $(PYTEST_OPTIONS)
 	@$(BIN)/python -m pytest -m alone $(PYTEST_OPTIONS)
+
+spark: .venv/.test ## install Spark (310 MB) for its tests and for ctrflow preprocess --engine spark; it needs Java 17
+	@command -v java > /dev/null || { echo "make spark: no java; install Java 17, such as openjdk-17-jre-headless of Debian" >&2; exit 1; }
+	@$(BIN)/pip install -q --disable-pip-version-check --no-build-isolation -c requirements.lock -c requirements-spark.lock -e '.[spark]' 2> .venv/pip.log || { cat .venv/pip.log >&2; exit 1; }
 
 check: .venv/.test ## lint, format check and strict types
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy

@@ -10,6 +10,7 @@ ROOT = Path(__file__).parent.parent
 STEPS = {"preprocess", "profile_utilization", "select_strategy", "train", "evaluate", "promote"}
 SOURCES = sorted(path.relative_to(ROOT) for folder in ("components", "pipelines") for path in (ROOT / folder).rglob("*.py"))
 PROGRAM = Path("components/train/program")
+SPARK = Path("components/preprocess/spark")
 
 
 def imported(path: Path) -> set[str]:
@@ -54,6 +55,14 @@ def test_only_what_talks_to_aws_imports_boto3(path: Path) -> None:
     allowed = {f"components/{name}" for name in names}
     if str(path) not in allowed and path.parts[:2] != ("components", "promote") and path.parts[0] != "pipelines":
         assert not {name for name in imported(path) if name.split(".")[0] in ("boto3", "botocore")}
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=str)
+def test_only_what_runs_on_spark_imports_pyspark(path: Path) -> None:
+    # What Spark's workers call is not among it: it takes and gives Arrow batches.
+    allowed = {SPARK / name for name in ("engine.py", "session.py", "shards.py")}
+    if path not in allowed:
+        assert not {name for name in imported(path) if name.split(".")[0] in ("pyspark", "py4j")}
 
 
 @pytest.mark.parametrize("path", [path for path in SOURCES if path.is_relative_to(PROGRAM)], ids=str)
