@@ -19,6 +19,7 @@ from pipelines.dataset_commands import dataset
 from pipelines.instance_commands import instances
 from pipelines.learning_options import model_options, model_settings
 from pipelines.local_jobs import local_jobs
+from pipelines.sagemaker_options import FolderOrUri, preprocess_there, refuse_options_of_elsewhere, sagemaker_options
 from pipelines.source_options import preprocess_config, reading_options, source_options
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -72,22 +73,31 @@ def sample(out: Path, rows: int, seed: int) -> None:
 
 @main.command()
 @click.argument("inputs", nargs=-1, required=True)
-@click.argument("out", type=FOLDER)
+@click.argument("out", type=FolderOrUri())
+@sagemaker_options
 @source_options
 @click.option("--seed", type=int, default=0, help="of the shuffle and the split")
 @click.option("--engine", type=click.Choice(["processes", "spark"]), default="processes", help="what does the work")
 @click.option("--spark-master", default="local[*]", help="spark: its URL; hosts of a cluster must see inputs and OUT")
-def preprocess(inputs: tuple[str, ...], out: Path, engine: str, spark_master: str, **options: Any) -> None:
+def preprocess(inputs: tuple[str, ...], out: str, place: str, engine: str, spark_master: str, **options: Any) -> None:
     """Turn raw click logs INPUTS (files, folders or globs, local or s3://) into the dataset OUT."""
     from components.preprocess import step
 
-    config, report = preprocess_config(options), out.with_name(f"{out.name}.html")
+    config = preprocess_config(options)
+    if place == "sagemaker":
+        click.echo(f"{out}: {preprocess_there(config, inputs, out, options)}")
+        return
+    refuse_options_of_elsewhere(click.get_current_context())
+    if "://" in out:
+        raise InvalidConfig(f"{out}: datasets are written to folders of this machine; or say --on sagemaker")
+    folder = Path(out)
+    report = folder.with_name(f"{folder.name}.html")
     if engine == "spark":
         from components.preprocess.spark.session import preprocess_on_spark
 
-        manifest = preprocess_on_spark(config, inputs, out, report, spark_master)
+        manifest = preprocess_on_spark(config, inputs, folder, report, spark_master)
     else:
-        manifest = step.preprocess(config, inputs, out, report)
+        manifest = step.preprocess(config, inputs, folder, report)
     click.echo(f"{out}: {manifest.train.examples:,} rows to train, {manifest.validation.examples:,} to validate")
 
 

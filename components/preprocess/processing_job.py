@@ -21,6 +21,8 @@ from components.processing_jobs import (
 )
 
 PROGRAM = ("python3", "-m", "components.preprocess.in_container")
+# Seconds between two looks at the job: the service counts calls, an endpoint on this machine does not.
+POLL_S, LOCAL_POLL_S = 15.0, 0.2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +40,7 @@ class Placement:
 
 
 def preprocess_on_sagemaker(
-    config: PreprocessConfig, inputs: Sequence[str], out: str, where: Placement, client: Any, *, poll_s: float = 15.0
+    config: PreprocessConfig, inputs: Sequence[str], out: str, where: Placement, client: Any
 ) -> FinishedProcessingJob:
     """Run the step as a job, to its end. Asking again with the same run id adopts the job that an earlier try has started.
 
@@ -52,11 +54,13 @@ def preprocess_on_sagemaker(
         ProcessingJobFailed: with the one line that the step had to say, as `run_processing_job`.
     """
     local = not is_aws(client.meta.endpoint_url)
+    if not local and ".dkr.ecr." not in where.image:
+        raise InvalidConfig(f"image {where.image}: processing jobs take images of ECR only; push it there and give its whole name")
     uris = [location(each, local=local) for each in inputs]
     transform = location(config.transform, local=local) if config.transform else ""
     settings = replace(config, transform=transform)
     job = preprocess_job(settings, uris, location(out, local=local).rstrip("/"), where)
-    return run_processing_job(job, client, poll_s=poll_s)
+    return run_processing_job(job, client, poll_s=LOCAL_POLL_S if local else POLL_S)
 
 
 def location(text: str, *, local: bool) -> str:

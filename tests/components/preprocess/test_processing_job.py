@@ -57,7 +57,7 @@ def test_a_job_makes_the_dataset_and_the_report_that_this_machine_makes(tmp_path
     inputs = [str(tmp_path / "logs"), str(alone)]
     here, there = tmp_path / "here" / "day", tmp_path / "there" / "day"
     manifest = preprocess(LIBSVM, inputs, here, here.with_name("day.html"))
-    done = preprocess_on_sagemaker(LIBSVM, inputs, str(there), WHERE, client, poll_s=0.05)
+    done = preprocess_on_sagemaker(LIBSVM, inputs, str(there), WHERE, client)
     assert done.exit_message == f"{manifest.train.examples} rows to train, {manifest.validation.examples} to validate"
     assert contents(tmp_path / "there") == contents(tmp_path / "here")
     assert [source.path for source in read_manifest(there).sources] == [
@@ -66,7 +66,7 @@ def test_a_job_makes_the_dataset_and_the_report_that_this_machine_makes(tmp_path
         str(alone),
     ]
     # Asked again, the job that ran is found; nothing is paid for twice.
-    assert preprocess_on_sagemaker(LIBSVM, inputs, str(there), WHERE, client, poll_s=0.05) == done
+    assert preprocess_on_sagemaker(LIBSVM, inputs, str(there), WHERE, client) == done
 
 
 def test_columns_and_an_earlier_transform_travel_with_the_job(tmp_path: Path, client: Any) -> None:
@@ -78,7 +78,7 @@ def test_columns_and_an_earlier_transform_travel_with_the_job(tmp_path: Path, cl
     preprocess(replace(TABLE, columns=str(columns)), [str(day1)], tmp_path / "one", tmp_path / "one.html")
     settings = replace(TABLE, columns=str(columns), transform=str(tmp_path / "one" / "transform.json"))
     preprocess(settings, [str(day2)], tmp_path / "here" / "two", tmp_path / "here" / "two.html")
-    preprocess_on_sagemaker(settings, [str(day2)], str(tmp_path / "there" / "two"), WHERE, client, poll_s=0.05)
+    preprocess_on_sagemaker(settings, [str(day2)], str(tmp_path / "there" / "two"), WHERE, client)
     assert contents(tmp_path / "there") == contents(tmp_path / "here")
 
 
@@ -86,7 +86,7 @@ def test_a_bad_row_is_named_as_the_user_knows_it_and_nothing_is_left(tmp_path: P
     bad = libsvm(tmp_path / "bad.libsvm", 5)
     bad.write_text(bad.read_text() + "2 7:1 8:1\n")
     with pytest.raises(ProcessingJobFailed) as failure:
-        preprocess_on_sagemaker(LIBSVM, [str(bad)], str(tmp_path / "there" / "day"), WHERE, client, poll_s=0.05)
+        preprocess_on_sagemaker(LIBSVM, [str(bad)], str(tmp_path / "there" / "day"), WHERE, client)
     assert f"its exit message: {bad}, line 6: " in str(failure.value)
     assert not (tmp_path / "there").exists()
 
@@ -107,7 +107,7 @@ def test_inputs_and_dataset_lie_in_s3(tmp_path: Path, client: Any, monkeypatch: 
     for key in ("day/1/a", "day/1/deep/b", "day/10"):
         s3.put_object(Bucket="clicks", Key=key, Body=rows)
     inputs, out = ["s3://clicks/day/1/", "s3://clicks/day/10"], "s3://clicks/sets/day1"
-    preprocess_on_sagemaker(LIBSVM, inputs, out, WHERE, client, poll_s=0.05)
+    preprocess_on_sagemaker(LIBSVM, inputs, out, WHERE, client)
     keys = {entry["Key"] for entry in s3.list_objects_v2(Bucket="clicks", Prefix="sets/")["Contents"]}
     assert {"sets/day1.html", "sets/day1/manifest.json", "sets/day1/train/part-00000.tfrecord"} <= keys
     manifest = json.loads(s3.get_object(Bucket="clicks", Key="sets/day1/manifest.json")["Body"].read())
@@ -117,7 +117,7 @@ def test_inputs_and_dataset_lie_in_s3(tmp_path: Path, client: Any, monkeypatch: 
         "s3://clicks/day/10",
     ]
     with pytest.raises(ProcessingJobFailed, match="s3://clicks/day/1: not one object but 3, such as 1/a; end it with /"):
-        preprocess_on_sagemaker(LIBSVM, ["s3://clicks/day/1"], out, WHERE, client, poll_s=0.05)
+        preprocess_on_sagemaker(LIBSVM, ["s3://clicks/day/1"], out, WHERE, client)
     server.stop()
 
 
