@@ -1,8 +1,8 @@
 """The image of AWS's Spark container for Processing jobs, by region.
 
 Registries: aws/sagemaker-python-sdk, image_uri_config/spark.json of sagemaker-core at commit 0dfbd3c, Spark 3.5, 2026-12-02; the
-domains are those of botocore's partitions. The tag is a release of aws/sagemaker-spark-container: the newest line whose Python (3.12)
-runs this code; that of Python 3.9 does not.
+domains are those of botocore's partitions. The tag is a release of aws/sagemaker-spark-container whose Python (3.12) runs this
+code; that of the other line (3.9) does not.
 """
 
 import csv

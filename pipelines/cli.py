@@ -85,7 +85,7 @@ def preprocess(inputs: tuple[str, ...], out: str, place: str, engine: str, spark
 
     config = preprocess_config(options)
     if place == "sagemaker":
-        click.echo(f"{out}: {preprocess_there(config, inputs, out, options)}")
+        click.echo(f"{out}: {preprocess_there(config, inputs, out, engine, options)}")
         return
     refuse_options_of_elsewhere(click.get_current_context())
     if "://" in out:

@@ -13,7 +13,8 @@ if TYPE_CHECKING:  # boto3 takes a while to import, which `ctrflow --help` need 
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 # Options that mean nothing on this machine.
-ELSEWHERE = ("image", "role", "instance_type", "volume_gb", "max_hours", "subnet", "security_group", "kms_key", "run_id")
+_MACHINES = ("image", "role", "instance_type", "instance_count", "spark_code", "spark_image")
+ELSEWHERE = (*_MACHINES, "volume_gb", "max_hours", "subnet", "security_group", "kms_key", "run_id")
 
 
 class FolderOrUri(click.Path):
@@ -37,9 +38,12 @@ def sagemaker_options(command: Command) -> Command:
         click.option("--subnet", multiple=True, help="of your VPC; may be given several times"),
         click.option("--max-hours", type=click.FloatRange(min=0.01), default=24.0, help="then the job is stopped"),
         click.option("--volume-gb", type=int, default=100, help="disk: the input, 12 + 8 F bytes a row of F fields, the dataset"),
+        click.option("--spark-image", default="", help="default: AWS's Spark container of the region"),
+        click.option("--spark-code", default="", help="with --engine spark: prefix in S3 that holds wheels of ctrflow and pyarrow"),
+        click.option("--instance-count", type=click.IntRange(min=1), default=1, help="with --engine spark"),
         click.option("--instance-type", default="ml.m5.4xlarge"),
         click.option("--role", default="", help="ARN of the role that the job works as; needed"),
-        click.option("--image", default=STEPS, help="the steps image in your ECR"),
+        click.option("--image", default=STEPS, help="the steps image in your ECR; not with --engine spark"),
         click.option(
             "--on",
             "place",
@@ -63,7 +67,7 @@ def _option(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def preprocess_there(config: "PreprocessConfig", inputs: tuple[str, ...], out: str, options: Mapping[str, Any]) -> str:
+def preprocess_there(config: "PreprocessConfig", inputs: tuple[str, ...], out: str, engine: Any, options: Mapping[str, Any]) -> str:
     """Run preprocess as a job that these options place; what it had to say at its end.
 
     Raises:
@@ -72,13 +76,21 @@ def preprocess_there(config: "PreprocessConfig", inputs: tuple[str, ...], out: s
     from components.clients import sagemaker_client
     from components.preprocess.processing_job import Placement, preprocess_on_sagemaker
     from components.processing_jobs import Network
+    from components.spark_image import spark_image
     from pipelines.runs import new_run_id
 
     if not options["role"]:
         raise InvalidConfig("--role: a job needs one; give the ARN of a role that may read INPUTS and write OUT")
     network = Network(subnets=options["subnet"], security_groups=options["security_group"])
+    client = sagemaker_client()
+    image = options["image"]
+    if engine == "spark":
+        image = options["spark_image"] or spark_image(client.meta.region_name)
     where = Placement(
-        image=options["image"],
+        image=image,
+        engine=engine,
+        instance_count=options["instance_count"],
+        code_uri=options["spark_code"],
         role_arn=options["role"],
         instance_type=options["instance_type"],
         run_id=options["run_id"] or new_run_id(),
@@ -87,4 +99,4 @@ def preprocess_there(config: "PreprocessConfig", inputs: tuple[str, ...], out: s
         network=network if network.subnets else None,
         kms_key=options["kms_key"],
     )
-    return preprocess_on_sagemaker(config, inputs, out, where, sagemaker_client()).exit_message
+    return preprocess_on_sagemaker(config, inputs, out, where, client).exit_message

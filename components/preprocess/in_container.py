@@ -8,16 +8,21 @@
 
 What is to be done stands in environment variables of the job, cut to the length that the API allows: nothing else of a request is
 passed through every container's own start-up unchanged. Sources, warnings and errors name the URIs and not these folders.
+
+In AWS's Spark container smspark-submit starts this program on the first host, and Spark's workers on all hosts write shards to the
+disk of their host. Then each host calls it with the argument `gather`, and the service uploads what each has to one place.
 """
 
 import glob
 import json
 import logging
 import os
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Literal
 from urllib.parse import unquote, urlsplit
 
 from components.documents import settings_of
@@ -25,6 +30,7 @@ from components.errors import InvalidConfig, InvalidRecords, WorkflowError
 from components.manifest import Manifest, write_manifest
 from components.preprocess.config import PreprocessConfig
 from components.preprocess.report import dataset_report
+from components.preprocess.spark.session import preprocess_on_spark
 from components.preprocess.step import preprocess
 from components.reports import write_report
 from components.storage import write_text_atomic
@@ -37,6 +43,9 @@ CONTAINER = "/opt/ml"
 INPUT, OUTPUT = "processing/input", "processing/output"
 
 
+Engine = Literal["processes", "spark"]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Task:
     """What the container is asked for. `inputs` and the settings' `transform` are URIs; those of folders end with a slash."""
@@ -44,6 +53,7 @@ class Task:
     inputs: tuple[str, ...]
     name: str
     settings: PreprocessConfig
+    engine: Engine = "processes"
 
 
 def task_environment(task: Task) -> dict[str, str]:
@@ -110,9 +120,11 @@ class Delivery:
         return text.replace(f"{self.folder}/", unquote(urlsplit(above).path) if above.startswith("file://") else above)
 
 
-def carry_out(task: Task, base: Path) -> Manifest:
+def carry_out(task: Task, base: Path, *, master: str = "") -> Manifest:
     """The dataset and its report below `base`.
 
+    Args:
+        master: of Spark; empty for what smspark-submit says.
     Raises:
         WorkflowError: as the step, with the names that the user gave.
     """
@@ -125,7 +137,10 @@ def carry_out(task: Task, base: Path) -> Manifest:
         arguments = [each.argument for each in deliveries]
         if config.transform:
             config = replace(config, transform=arguments.pop())
-        manifest = preprocess(config, arguments, out, report)
+        if task.engine == "spark":
+            manifest = preprocess_on_spark(config, arguments, out, report, master, own_disks=True)
+        else:
+            manifest = preprocess(config, arguments, out, report)
     except WorkflowError as error:
         raise type(error)(_named(deliveries, str(error))) from error
     sources = tuple(replace(source, path=_named(deliveries, source.path)) for source in manifest.sources)
@@ -142,10 +157,26 @@ def _named(deliveries: Sequence[Delivery], text: str) -> str:
     return text
 
 
-def main() -> int:
-    """Carry out the task of this container; the exit code."""
+def gather_shards(out: Path) -> None:
+    """Put shards that Spark's workers wrote on this host where the driver's host has its own, in the dataset's folder.
+
+    The driver has renamed the folder in which it made the dataset; on other hosts it still has its first name, `.<name>.` and more.
+    """
+    for work in out.parent.glob(f".{glob.escape(out.name)}.*"):
+        for shard in work.glob("*/part-*"):
+            target = out / shard.relative_to(work)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shard.rename(target)
+        shutil.rmtree(work)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Carry out the task of this container, or, with the argument `gather`, its end on a host of Spark; the exit code."""
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
     base = Path(os.environ.get("SAGEMAKER_BASE_DIR", CONTAINER))
+    if arguments == ["gather"]:
+        gather_shards(base / OUTPUT / read_task(os.environ).name)
+        return 0
     try:
         with sigterm_as_exit():
             manifest = carry_out(read_task(os.environ), base)
@@ -159,4 +190,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

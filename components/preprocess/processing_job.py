@@ -9,7 +9,7 @@ from components.clients import is_aws
 from components.errors import InvalidConfig
 from components.preprocess.columns import read_columns
 from components.preprocess.config import PreprocessConfig
-from components.preprocess.in_container import CONTAINER, INPUT, OUTPUT, Task, task_environment
+from components.preprocess.in_container import CONTAINER, INPUT, OUTPUT, Engine, Task, task_environment
 from components.preprocess.settings import columns_text
 from components.processing_jobs import (
     FinishedProcessingJob,
@@ -21,22 +21,46 @@ from components.processing_jobs import (
 )
 
 PROGRAM = ("python3", "-m", "components.preprocess.in_container")
+CODE = f"{CONTAINER}/{INPUT}/code"
+# What every host of AWS's Spark container runs. It has Python 3.12, numpy and Spark; pyarrow and this code come as wheels.
+# smspark-submit runs the program on the first host, and ends on the others when that has ended.
+SPARK_PROGRAM = (
+    "bash",
+    "-c",
+    f"python3 -m pip install --no-deps --ignore-requires-python {CODE}/*.whl"
+    " && smspark-submit $(python3 -c 'import components.preprocess.in_container as s; print(s.__file__)')"
+    " && python3 -m components.preprocess.in_container gather",
+)
 # Seconds between two looks at the job: the service counts calls, an endpoint on this machine does not.
 POLL_S, LOCAL_POLL_S = 15.0, 0.2
 
 
 @dataclass(frozen=True, kw_only=True)
 class Placement:
-    """Where and as whom the job runs. The disk holds the input, the rows of it as scratch, and the dataset."""
+    """Where and as whom the job runs. The disk holds the input, the rows of it as scratch, and the dataset.
+
+    With engine spark `image` is AWS's Spark container, and `code_uri` a prefix in S3 with the wheels that it lacks.
+    """
 
     image: str
     role_arn: str
     instance_type: str
     run_id: str
+    engine: Engine = "processes"
+    instance_count: int = 1
+    code_uri: str = ""
     volume_gb: int = 100
     max_runtime_s: int = 24 * 3600
     network: Network | None = None
     kms_key: str = ""
+
+    def __post_init__(self) -> None:
+        if self.engine == "processes" and (self.instance_count != 1 or self.code_uri):
+            raise InvalidConfig(
+                f"{self.instance_count} machines, code {self.code_uri!r}: for Spark; say --engine spark, or leave out"
+            )
+        if self.engine == "spark" and not self.code_uri.endswith("/"):
+            raise InvalidConfig(f"code {self.code_uri!r}: Spark's hosts need a prefix in S3 with wheels, which ends with /")
 
 
 def preprocess_on_sagemaker(
@@ -54,6 +78,8 @@ def preprocess_on_sagemaker(
         ProcessingJobFailed: with the one line that the step had to say, as `run_processing_job`.
     """
     local = not is_aws(client.meta.endpoint_url)
+    if local and where.engine == "spark":
+        raise InvalidConfig("AWS's Spark container does not run at the local endpoint; leave out --on sagemaker to run Spark here")
     if not local and ".dkr.ecr." not in where.image:
         raise InvalidConfig(f"image {where.image}: processing jobs take images of ECR only; push it there and give its whole name")
     uris = [location(each, local=local) for each in inputs]
@@ -93,20 +119,22 @@ def preprocess_job(config: PreprocessConfig, inputs: Sequence[str], out: str, wh
     delivered = [(str(index), uri) for index, uri in enumerate(inputs)]
     if config.transform:
         delivered.append(("transform", config.transform))
+    if where.engine == "spark":
+        delivered.append(("code", where.code_uri))
     return ProcessingJob(
         base_name="ctrflow-preprocess",
         run_id=where.run_id,
         task="preprocess",
         image=where.image,
-        entrypoint=PROGRAM,
+        entrypoint=SPARK_PROGRAM if where.engine == "spark" else PROGRAM,
         role_arn=where.role_arn,
         instance_type=where.instance_type,
-        instance_count=1,
+        instance_count=where.instance_count,
         volume_gb=where.volume_gb,
         max_runtime_s=where.max_runtime_s,
         inputs=tuple(ProcessingInput(name=f"input-{key}", uri=uri, path=f"{CONTAINER}/{INPUT}/{key}") for key, uri in delivered),
         outputs=(ProcessingOutput(name="dataset", uri=f"{above}/", path=f"{CONTAINER}/{OUTPUT}"),),
-        environment=task_environment(Task(inputs=tuple(inputs), name=name, settings=config)),
+        environment=task_environment(Task(inputs=tuple(inputs), name=name, settings=config, engine=where.engine)),
         network=where.network,
         kms_key=where.kms_key,
     )

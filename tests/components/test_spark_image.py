@@ -24,5 +24,5 @@ def test_each_region_has_its_own_registry(region: str, registry: str) -> None:
 
 
 def test_an_unknown_region_is_named() -> None:
-    with pytest.raises(InvalidConfig, match="region moon-1: .* name its image with --spark-image"):
+    with pytest.raises(InvalidConfig, match=r"region moon-1: .* name its image with --spark-image"):
         spark_image("moon-1")

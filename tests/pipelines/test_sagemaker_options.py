@@ -89,6 +89,14 @@ def test_ctrl_c_stops_the_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
             "logs: jobs at SageMaker read and write s3:// only; copy it there first",
         ),
         (
+            ("s3://b/l/", "s3://b/day", "--on", "sagemaker", "--role", ROLE, "--instance-count", "3"),
+            "3 machines, code '': for Spark; say --engine spark, or leave out",
+        ),
+        (
+            ("s3://b/l/", "s3://b/day", "--on", "sagemaker", "--role", ROLE, "--engine", "spark"),
+            "code '': Spark's hosts need a prefix in S3 with wheels",
+        ),
+        (
             ("s3://b/l/", "s3://b/day", "--on", "sagemaker", "--role", "me", "--image", "1.dkr.ecr.eu-west-1.amazonaws.com/steps"),
             "CreateProcessingJob: Invalid length for parameter RoleArn, value: 2, valid min length: 20",
         ),

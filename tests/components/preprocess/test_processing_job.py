@@ -1,11 +1,15 @@
 """preprocess as a Processing job, run at the local endpoint: the same dataset as on this machine, byte by byte."""
 
+import importlib.util
 import json
 import re
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import boto3
 import pytest
@@ -14,12 +18,14 @@ from moto.server import ThreadedMotoServer
 from components.clients import sagemaker_client
 from components.errors import InvalidConfig, InvalidRecords, ProcessingJobFailed
 from components.manifest import read_manifest
+from components.preprocess import in_container
 from components.preprocess.config import PreprocessConfig
-from components.preprocess.in_container import Delivery, Task, read_task, task_environment
+from components.preprocess.in_container import Delivery, Engine, Task, carry_out, gather_shards, read_task, task_environment
 from components.preprocess.processing_job import Placement, location, preprocess_job, preprocess_on_sagemaker
 from components.preprocess.step import preprocess
 from components.processing_jobs import create_request
 from components.request_checks import check_request
+from components.spark_image import spark_image
 from pipelines.local.sagemaker import LocalSageMaker
 
 LIBSVM = PreprocessConfig(format="libsvm", feature_size=100, seed=3, shards=2, processes=1)
@@ -134,6 +140,70 @@ def test_the_request_is_what_the_service_takes(tmp_path: Path) -> None:
     (output,) = request["ProcessingOutputConfig"]["Outputs"]
     assert (output["S3Output"]["S3Uri"], output["S3Output"]["LocalPath"]) == ("s3://sets/ads/", "/opt/ml/processing/output")
     assert request["ProcessingResources"]["ClusterConfig"]["InstanceCount"] == 1
+
+
+def test_the_request_for_spark_is_what_its_container_takes(tmp_path: Path) -> None:
+    image = spark_image("eu-west-1")
+    where = replace(WHERE, engine="spark", image=image, instance_count=4, code_uri="s3://code/ctrflow/")
+    request = create_request(preprocess_job(LIBSVM, ["s3://logs/day1/"], "s3://sets/ads/day1", where))
+    check_request("CreateProcessingJob", request, file_uris=False)
+    entrypoint = request["AppSpecification"].pop("ContainerEntrypoint")
+    assert request["AppSpecification"] == {"ImageUri": image}
+    assert entrypoint[:2] == ["bash", "-c"]
+    subprocess.run(["bash", "-n", *entrypoint[1:]], check=True)  # it is a program of the shell
+    installed, submitted, gathered = entrypoint[2].split(" && ")
+    assert installed == "python3 -m pip install --no-deps --ignore-requires-python /opt/ml/processing/input/code/*.whl"
+    # smspark-submit takes a file and not a module, and it is not known where Python puts it.
+    assert submitted.startswith("smspark-submit $(python3 -c ")
+    echo = submitted.replace("smspark-submit", "echo").replace("python3", sys.executable)
+    located = subprocess.run(["bash", "-c", echo], capture_output=True, text=True)
+    assert located.stdout.strip() == in_container.__file__
+    assert gathered == "python3 -m components.preprocess.in_container gather"
+    inputs = [(each["S3Input"]["S3Uri"], each["S3Input"]["LocalPath"]) for each in request["ProcessingInputs"]]
+    assert inputs[1:] == [("s3://code/ctrflow/", "/opt/ml/processing/input/code")]
+    # Every host reads every file at the same path.
+    assert {each["S3Input"]["S3DataDistributionType"] for each in request["ProcessingInputs"]} == {"FullyReplicated"}
+    assert request["ProcessingResources"]["ClusterConfig"]["InstanceCount"] == 4
+    assert read_task(request["Environment"]).engine == "spark"
+
+
+def test_sparks_container_is_not_at_the_local_endpoint(tmp_path: Path, client: Any) -> None:
+    where = replace(WHERE, engine="spark", code_uri="s3://code/ctrflow/")
+    with pytest.raises(InvalidConfig, match="does not run at the local endpoint; leave out --on sagemaker to run Spark here"):
+        preprocess_on_sagemaker(LIBSVM, [str(tmp_path)], str(tmp_path / "day"), where, client)
+    assert client.list_processing_jobs()["ProcessingJobSummaries"] == []
+
+
+def test_machines_and_code_are_for_spark() -> None:
+    with pytest.raises(InvalidConfig, match="4 machines, code '': for Spark; say --engine spark"):
+        replace(WHERE, instance_count=4)
+    with pytest.raises(InvalidConfig, match="code 's3://code/ctrflow': Spark's hosts need a prefix in S3 with wheels"):
+        replace(WHERE, engine="spark", code_uri="s3://code/ctrflow")
+
+
+@pytest.mark.skipif(importlib.util.find_spec("pyspark") is None or shutil.which("java") is None, reason="needs pyspark and Java")
+def test_spark_makes_the_same_dataset_in_a_container(tmp_path: Path) -> None:
+    for engine in get_args(Engine):
+        rows = libsvm(tmp_path / engine / "processing/input/0/day.libsvm", 40)
+        assert rows.is_file()
+        (tmp_path / engine / "processing/output").mkdir()
+        task = Task(inputs=("s3://logs/day.libsvm",), name="day1", settings=LIBSVM, engine=engine)
+        carry_out(task, tmp_path / engine, master="local[2]")
+    made = [contents(tmp_path / engine / "processing/output") for engine in get_args(Engine)]
+    assert made[0] == made[1]
+    assert [source.path for source in read_manifest(tmp_path / "spark/processing/output/day1").sources] == ["s3://logs/day.libsvm"]
+
+
+def test_shards_of_a_host_without_the_driver_are_put_where_the_driver_has_its_own(tmp_path: Path) -> None:
+    (tmp_path / ".day1.x7f/train").mkdir(parents=True)
+    (tmp_path / ".day1.x7f/train/part-00003.tfrecord").write_text("rows")
+    (tmp_path / ".day1.scratch.0a").mkdir()
+    (tmp_path / ".day10.x7f").mkdir()
+    gather_shards(tmp_path / "day1")
+    assert contents(tmp_path) == {"day1/train/part-00003.tfrecord": b"rows"}
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".day10.x7f", "day1"]
+    gather_shards(tmp_path / "day1")  # as on the driver's host, where nothing is left to do
+    assert contents(tmp_path) == {"day1/train/part-00003.tfrecord": b"rows"}
 
 
 @pytest.mark.parametrize("config", [LIBSVM, replace(TABLE, names=("click", "price", "Größe"), separator=";")])
