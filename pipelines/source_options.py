@@ -51,7 +51,10 @@ def source_options(command: Command) -> Command:
     """What a source is, and the dataset that is made of it: one option for each field of PreprocessConfig but the seed."""
     for option in (
         click.option("--processes", type=int, default=0, help="that parse; 0 = as many as there are CPUs, 1 for small inputs"),
-        click.option("--shards", type=int, default=4, help="files of the train split"),
+        click.option(
+            "--workers", type=int, default=1, help="of all hosts that will train: shares the train split's files out evenly"
+        ),
+        click.option("--shards", type=int, default=0, help="files of the train split; 0 = as many as suit the rows and --workers"),
         click.option("--encoding", type=click.Choice(ENCODINGS), default="blocks", help="of the dataset"),
         click.option("--buckets", type=int, default=32, help="bucket: parts of a numeric column"),
         click.option("--numbers", type=click.Choice(["log", "bucket", "standard", "min_max"]), default="log"),

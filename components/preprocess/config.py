@@ -32,7 +32,8 @@ class PreprocessConfig:
     without a header.
 
     `split_by`, `split_column` and `split_boundary` say which rows validate (splits.SplitConfig), `validation_fraction` how many,
-    unless times decide. Of the negative rows that train only the share `negative_rate` is kept.
+    unless times decide. `shards` 0 means: as many as suit the rows, and share out evenly among `workers`, those of all hosts that
+    will train (shard_counts.py). Of the negative rows that train only the share `negative_rate` is kept.
     """
 
     format: Format
@@ -46,7 +47,8 @@ class PreprocessConfig:
     negative_rate: float = 1.0
     seed: int = 0
     encoding: Encoding = "blocks"
-    shards: int = 4
+    shards: int = 0
+    workers: int = 1
     on_bad_row: OnBadRow = "stop"
     max_bad_rows: int = 1000
     processes: int = 0
@@ -72,11 +74,13 @@ class PreprocessConfig:
                 f"split by {self.split_by}: columns of format {self.format} have no names; leave it out, or give a table, "
                 "such as csv, parquet or tfrecord with --columns"
             )
-        if self.shards < 1:
-            raise InvalidConfig(f"shards {self.shards}: at least 1 is needed")
+        if self.workers < 1:
+            raise InvalidConfig(f"workers {self.workers}: at least 1 is needed")
+        if self.shards and self.workers > 1:
+            raise InvalidConfig(f"shards {self.shards}: --workers {self.workers} chooses their number; leave one of them out")
         if self.on_bad_row not in get_args(OnBadRow):
             raise InvalidConfig(f"on_bad_row {self.on_bad_row!r} is none of {', '.join(get_args(OnBadRow))}")
-        for name in ("field_size", "feature_size", "seed", "max_bad_rows", "processes"):
+        for name in ("field_size", "feature_size", "seed", "max_bad_rows", "processes", "shards"):
             if getattr(self, name) < 0:
                 raise InvalidConfig(f"{name} {getattr(self, name)}: must not be negative")
         # Checks the ranges that Schema knows, before any file is read.

@@ -32,6 +32,7 @@ from components.preprocess.passes import Gathered, fitted, gather, with_boundary
 from components.preprocess.reading import field_size_of, readable
 from components.preprocess.remarks import dataset_warnings, one_class_warnings
 from components.preprocess.report import dataset_report
+from components.preprocess.shard_counts import shard_count
 from components.preprocess.sources import former_sources, source_changes
 from components.preprocess.splits import time_text
 from components.preprocess.staging import staged
@@ -67,7 +68,8 @@ def shard_tasks(work: Path, name: SplitName, counts: NDArray[np.int64], shards: 
 
 def write_splits(config: PreprocessConfig, work: Path, engine: Engine, counts: NDArray[np.int64]) -> dict[SplitName, Split]:
     """All shards of both splits."""
-    shards = {"train": config.shards, "validation": max(config.shards // 4, 1)}
+    train = config.shards or shard_count(int(counts[0].sum()), config.workers)
+    shards = {"train": train, "validation": max(train // 4, 1)}
     tasks = [
         task for index, name in enumerate(SPLITS) for task in shard_tasks(work, name, counts[index], shards[name], config.encoding)
     ]

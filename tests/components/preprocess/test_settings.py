@@ -57,7 +57,7 @@ def test_columns_that_cannot_be_read_are_refused_before_anything_starts(tmp_path
         ('{"format": "criteo", "colums": ""}', "preprocessing: 'colums' is unknown; did you mean columns?"),
         ('{"format": "criteo", "shards": 2.5}', "preprocessing: shards 2.5 is not int"),
         ('{"format": "crite"}', "preprocessing: format 'crite' is not one of criteo, libsvm, "),
-        ('{"format": "criteo", "shards": 0}', "shards 0: at least 1 is needed"),
+        ('{"format": "criteo", "workers": 0}', "workers 0: at least 1 is needed"),
         ('{"format": "csv", "columns": "label=y; numeric=a", "fitting": {"bucket": 3}}', "fitting: 'bucket' is unknown"),
     ],
 )

@@ -94,6 +94,8 @@ def test_shards_differ_by_one_row_at_most_and_none_is_empty(tmp_path: Path) -> N
     assert max(sizes) - min(sizes) <= 1 <= min(sizes)
     many = run(tmp_path, libsvm(tmp_path, 12), shards=100)
     assert [shard.examples for shard in many.train.shards] == [1] * many.train.examples
+    for_workers = run(tmp_path, libsvm(tmp_path, 100), workers=3)
+    assert (len(for_workers.train.shards), len(for_workers.validation.shards)) == (12, 3)
 
 
 @pytest.mark.parametrize(("rows", "fraction"), [(2, 0.01), (2, 0.99), (3, 0.5), (20, 1e-9), (20, 1 - 1e-9)])
@@ -396,7 +398,9 @@ def test_a_file_that_fails_while_it_is_read_is_one_line(tmp_path: Path, format: 
         ({"validation_fraction": 0.0}, "validation_fraction 0.0: must be between 0 and 1"),
         ({"validation_fraction": 1.0}, "validation_fraction 1.0: must be between 0 and 1"),
         ({"validation_fraction": float("nan")}, "validation_fraction nan: must be between 0 and 1"),
-        ({"shards": 0}, "shards 0: at least 1 is needed"),
+        ({"shards": -1}, "shards -1: must not be negative"),
+        ({"workers": 0}, "workers 0: at least 1 is needed"),
+        ({"workers": 3, "shards": 4}, "shards 4: --workers 3 chooses their number; leave one of them out"),
         ({"seed": -1}, "seed -1: must not be negative"),
         ({"field_size": -1}, "field_size -1: must not be negative"),
         ({"feature_size": 2**31}, "feature_size 2147483648: must be in 1..2147483647"),
