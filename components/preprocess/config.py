@@ -16,6 +16,7 @@ from components.records import ENCODINGS, Encoding, Schema
 
 FORMATS: tuple[Format, ...] = get_args(Format)
 OnBadRow = Literal["stop", "skip"]
+VALIDATION_FRACTION = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,16 +32,17 @@ class PreprocessConfig:
     known. `transform` names one that was fitted before; without it, one is fitted as `fitting` says. `names` are the columns of CSV
     without a header.
 
-    `split_by`, `split_column` and `split_boundary` say which rows validate (splits.SplitConfig), `validation_fraction` how many,
-    unless times decide. `shards` 0 means: as many as suit the rows, and share out evenly among `workers`, those of all hosts that
-    will train (shard_counts.py). Of the negative rows that train only the share `negative_rate` is kept.
+    `split_by`, `split_column` and `split_boundary` say which rows validate (splits.SplitConfig), `validation_fraction` how many: a
+    tenth unless it is given, and times decide alone. `shards` 0 means: as many as suit the rows, and share out evenly among
+    `workers`, those of all hosts that will train (shard_counts.py). Of the negative rows that train only the share `negative_rate`
+    is kept.
     """
 
     format: Format
     field_size: int = 0
     feature_size: int = 0
     id_base: int = 0
-    validation_fraction: float = 0.1
+    validation_fraction: float | None = None
     split_by: SplitBy = "row"
     split_column: str = ""
     split_boundary: str = ""
@@ -65,10 +67,15 @@ class PreprocessConfig:
             raise InvalidConfig(f"format {self.format!r} is none of {', '.join(FORMATS)}")
         if self.encoding not in ENCODINGS:
             raise InvalidConfig(f"encoding {self.encoding!r} is none of {', '.join(ENCODINGS)}")
-        if not 0.0 < self.validation_fraction < 1.0:
-            raise InvalidConfig(f"validation_fraction {self.validation_fraction}: must be between 0 and 1")
+        if not 0.0 < self.held_out < 1.0:
+            raise InvalidConfig(f"validation_fraction {self.held_out}: must be between 0 and 1")
         if not 0.0 < self.negative_rate <= 1.0:
             raise InvalidConfig(f"negative_rate {self.negative_rate}: must be above 0 and at most 1")
+        if self.split.by == "time" and self.validation_fraction is not None:
+            raise InvalidConfig(
+                f"validation_fraction {self.validation_fraction}: with split by time, times decide; leave "
+                "--validation-fraction out, or give --split-boundary"
+            )
         if self.split.by != "row" and not self.is_table:
             raise InvalidConfig(
                 f"split by {self.split_by}: columns of format {self.format} have no names; leave it out, or give a table, "
@@ -126,6 +133,11 @@ class PreprocessConfig:
         if self.format == "criteo" and self.feature_size:
             return replace(self.fitting, hash_size=self.feature_size - RESERVED_IDS)
         return self.fitting
+
+    @property
+    def held_out(self) -> float:
+        """The share that validates, where times do not decide."""
+        return VALIDATION_FRACTION if self.validation_fraction is None else self.validation_fraction
 
     @property
     def split(self) -> SplitConfig:

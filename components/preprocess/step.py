@@ -100,7 +100,7 @@ def work_of(config: PreprocessConfig, field_size: int, input_bytes: int, scratch
         format=config.format,
         schema=schema,
         seed=config.seed,
-        validation_fraction=config.validation_fraction,
+        validation_fraction=config.held_out,
         encoding=config.encoding,
         skip=config.on_bad_row == "skip",
         scratch=scratch,

@@ -396,6 +396,10 @@ def test_a_file_that_fails_while_it_is_read_is_one_line(tmp_path: Path, format: 
         ({"format": "avro"}, "format 'avro' is none of criteo, libsvm, tfrecord"),
         ({"encoding": "parquet"}, "encoding 'parquet' is none of blocks, examples"),
         ({"validation_fraction": 0.0}, "validation_fraction 0.0: must be between 0 and 1"),
+        (
+            {"format": "csv", "columns": "label=a; numeric=b", "split_by": "time", "split_column": "t", "validation_fraction": 0.1},
+            "validation_fraction 0.1: with split by time, times decide; leave --validation-fraction out",
+        ),
         ({"validation_fraction": 1.0}, "validation_fraction 1.0: must be between 0 and 1"),
         ({"validation_fraction": float("nan")}, "validation_fraction nan: must be between 0 and 1"),
         ({"shards": -1}, "shards -1: must not be negative"),
