@@ -7,10 +7,10 @@ FORMAT ?= criteo
 LATER = @echo "make $@: $(1)" >&2; exit 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run test spark check ui compile images bench clean
+.PHONY: help run test spark check ui compile images bench bench-select clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
 
 run: .venv/.base ## run the whole pipeline on the built-in sample, or: make run DATA=<file, folder or glob> FORMAT=<criteo|libsvm|libffm|tfrecord|csv|parquet>
 	@$(BIN)/ctrflow run $(if $(DATA),--data '$(DATA)' --format $(FORMAT),--sample-rows $(ROWS)) $(RUN_OPTIONS)
@@ -39,6 +39,9 @@ bench: .venv/.base ## measure: preprocess, step, input, models, methods, Horovod
 	@for each in preprocess train_step input_pipeline models methods towers horovod_scaling parameter_servers table_size peers; do \
 	  echo; echo "== $$each"; $(BIN)/python tests/benchmarks/$$each.py 2> .venv/bench.log || { tail -n 20 .venv/bench.log >&2; exit 1; }; \
 	done
+
+bench-select: .venv/.base ## measure: chosen plans against the best of all, and what choosing costs; half an hour
+	@$(BIN)/python tests/benchmarks/regret.py
 
 clean: ## remove the environment and everything that a run or a tool left in the checkout
 	rm -rf .venv components/train/program/kernels-*.so runs models retrain.yaml build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
