@@ -15,10 +15,11 @@ from pathlib import Path
 
 from emulated_types import emulated
 from planted import Planted, write_dataset
+from timed_jobs import run_for
 
 from components.instances import Instance, read_instances, write_overrides
 from components.plan import ModelSettings, Plan, direct_plan
-from components.probes import JobSettings, run_probe
+from components.probes import JobSettings
 from components.profile_utilization.step import ProfileConfig, profile_utilization
 from components.select_strategy.step import SelectConfig, select_strategy
 from pipelines.local_jobs import local_jobs
@@ -73,10 +74,10 @@ class Measured:
 def measure(plan: Plan, dataset: Path, jobs: JobSettings, seconds: float) -> Measured:
     """One real job, on the plan's machines."""
     task = f"truth-{plan.instance_type.replace('.', '-')}-{plan.instance_count}"
-    probe = run_probe(plan, dataset, jobs, task=task, kind="both", seconds=seconds)
-    print(f"{plan.summary()}, {plan.instance_type}: {probe.examples_per_s:,.0f} examples/s", file=sys.stderr, flush=True)
-    epoch_s = max(probe.job_s - seconds, 0.0) + ROWS / probe.examples_per_s
-    return Measured(name=plan.instance_type, hosts=plan.instance_count, examples_per_s=probe.examples_per_s, epoch_s=epoch_s)
+    result = run_for(plan, dataset, jobs, task=task, seconds=seconds)
+    rate, epoch_s = result.examples_per_s, result.startup_s + ROWS / result.examples_per_s
+    print(f"{plan.instance_type}: {rate:,.0f} examples/s, epoch {epoch_s:.1f} s, {plan.summary()}", file=sys.stderr, flush=True)
+    return Measured(name=plan.instance_type, hosts=plan.instance_count, examples_per_s=rate, epoch_s=epoch_s)
 
 
 def main() -> None:

@@ -18,10 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from situations import SITUATIONS, Datasets, Situation, in_own_network
+from timed_jobs import run_for
 
 from components.errors import InvalidConfig
 from components.plan import STRATEGIES, Plan, Threads, direct_plan, hyperparameters
-from components.probes import JobSettings, run_probe
+from components.probes import JobSettings
 from components.profile_utilization.step import ProfileConfig, profile_utilization
 from components.resources import usable_cpus
 from components.select_strategy.step import SelectConfig, select_strategy
@@ -84,9 +85,9 @@ class Measurement:
     def rate(self, plan: Plan) -> float:
         self._count += 1
         task = f"{self._situation.name.replace(' ', '-')}-{self._count}"
-        probe = run_probe(plan, self._dataset, self._jobs, task=task, kind="both", seconds=self._seconds)
-        print(f"{self._situation.name}: {probe.examples_per_s:>9,.0f} examples/s, {plan.summary()}", file=sys.stderr, flush=True)
-        return probe.examples_per_s
+        rate = run_for(plan, self._dataset, self._jobs, task=task, seconds=self._seconds).examples_per_s
+        print(f"{self._situation.name}: {rate:>9,.0f} examples/s, {plan.summary()}", file=sys.stderr, flush=True)
+        return rate
 
 
 def regret(situation: Situation, dataset: Path, work: Path, jobs: JobSettings, arguments: argparse.Namespace) -> Outcome:
