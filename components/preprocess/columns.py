@@ -48,8 +48,8 @@ class Columns:
     """The role of every column of a table.
 
     `missing` are cells beside the empty one that mean "not known". `split` is the column that divides train from validation, which
-    may be a category as well; it is set from the settings of the split, because it is no part of what a model sees. `label` None
-    means rows to score, of which nobody knows yet whether they are clicked.
+    may be a category or, with times, a number as well; it is set from the settings of the split, because it is no part of what a
+    model sees. `label` None means rows to score, of which nobody knows yet whether they are clicked.
     """
 
     label: str | None
@@ -73,7 +73,7 @@ class Columns:
                     twice = f"{role} twice" if roles[name] == role else f"both {roles[name]} and {role}"
                     raise InvalidConfig(f"columns: {name!r} is {twice}; a column has one role")
                 roles[name] = role
-        if self.split is not None and roles.get(self.split, "ignored") not in ("categorical", "ignored"):
+        if self.split is not None and roles.get(self.split, "ignored") not in ("numeric", "categorical", "ignored"):
             raise InvalidConfig(
                 f"columns: split {self.split!r} is {roles[self.split]}; its text is needed, make it categorical or ignored"
             )

@@ -7,7 +7,7 @@ refused, because nobody can tell what it was meant to say.
     numeric        whole or floating numbers, decimals, booleans
     categorical    strings, bytes in UTF-8, whole numbers (their digits), booleans (true, false)
     multi-valued   lists of these, or one string with the declared separator
-    split          what a category may be, dates and timestamps (ISO 8601, UTC)
+    split          what a category may be, dates and timestamps (ISO 8601, UTC), or a numeric column
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from components.errors import InvalidRecords
 from components.preprocess.columns import Columns, MultiValued
 from components.preprocess.kinds import shown
 from components.preprocess.parsed import Reason, Reject
-from components.preprocess.raw_rows import LARGEST_FLOAT32, RawRows, labels_of, no_labels, raw_schema, without_empty
+from components.preprocess.raw_rows import LARGEST_FLOAT32, RawRows, labels_of, no_labels, raw_schema, whole_parts, without_empty
 
 
 def check_types(found: pa.Schema, columns: Columns, place: str) -> None:
@@ -59,7 +59,9 @@ def conform(batch: pa.RecordBatch, first: int, columns: Columns, place: str) -> 
     arrays += [_number(batch.column(name), name, wrong) for name in columns.numeric]
     arrays += [_text(batch.column(name), name, wrong) for name in columns.categorical]
     arrays += [_list(batch.column(column.name), column, wrong) for column in columns.multi_valued]
-    if columns.split is not None:
+    if columns.split in columns.numeric:
+        arrays.append(whole_parts(arrays[1 + columns.numeric.index(columns.split)]))
+    elif columns.split is not None:
         arrays.append(_text(batch.column(columns.split), columns.split, wrong))
     rows = pa.RecordBatch.from_arrays(arrays, schema=raw_schema(columns))
     numbers = np.arange(first, first + batch.num_rows)

@@ -35,6 +35,8 @@ from components.preprocess.raw_rows import (
     no_labels,
     raw_schema,
     rows_from_cells,
+    whole_part,
+    whole_parts,
     without_empty,
 )
 
@@ -172,6 +174,8 @@ class DelimitedParser:
             return None
         plain = [arrays[name] for name in (*self.columns.numeric, *self.columns.categorical)]
         split = [] if self.columns.split is None else [arrays[self.columns.split]]
+        if self.columns.split in self.columns.numeric:
+            split = [whole_parts(split[0])]
         return pa.RecordBatch.from_arrays([pa.array(labels), *plain, *lists, *split], schema=schema)
 
     def _lists(self, texts: pa.Array, separator: str, values: int) -> pa.Array | None:
@@ -212,6 +216,8 @@ class DelimitedParser:
                 found = f"column {column.name}: {len(values)} values in {shown(by_name[column.name])}"
                 raise Refused("values", f"{found}, at most {column.values} are declared")
             row.append(values or None)
+        if columns.split in columns.numeric:
+            return [*row, whole_part(self._number(columns.split, by_name[columns.split]))]
         return row if columns.split is None else [*row, self._text(columns.split, by_name[columns.split])]
 
     def _label(self, cell: bytes) -> float:

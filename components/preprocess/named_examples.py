@@ -15,7 +15,7 @@ from components.examples import parse_example
 from components.preprocess.columns import Columns, named
 from components.preprocess.kinds import shown
 from components.preprocess.parsed import LABELS, Reason, Reject
-from components.preprocess.raw_rows import LARGEST_FLOAT32, RawRows, raw_schema, rows_from_cells
+from components.preprocess.raw_rows import LARGEST_FLOAT32, RawRows, raw_schema, rows_from_cells, whole_part
 
 _WORDS = {"int64_list": "int64", "float_list": "float", "bytes_list": "bytes"}
 
@@ -69,6 +69,8 @@ def _row(features: Any, columns: Columns) -> list[Any]:
     row: list[Any] = [label, *(_number(features, name) for name in columns.numeric)]
     row += [_token(features, name) for name in columns.categorical]
     row += [_tokens(features, column.name, column.values) or None for column in columns.multi_valued]
+    if columns.split in columns.numeric:
+        return [*row, whole_part(_number(features, columns.split))]
     return row if columns.split is None else [*row, _token(features, columns.split)]
 
 

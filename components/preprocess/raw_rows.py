@@ -3,12 +3,13 @@
     0            the label, float32, 0 or 1; NaN in rows to score
     1 ..         the fields in the order of `Columns.fields`: float64 (numeric), string (categorical), list of string (multi-valued)
                  (where text need not be UTF-8, dictionaries of binary, in which an empty token is missing)
-    the last     what the split is by, as text, where a split column is declared
+    the last     what the split is by, as text, where a split column is declared (of a number its whole part)
 
 Null is a missing cell. Columns are taken by place, because the last one may have the name of a field. Batches of this shape are
 what reading gives and the transform takes, in worker processes of one machine and in Spark (`mapInArrow`) alike.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -80,6 +81,18 @@ def without_empty(lists: pa.ListArray) -> pa.ListArray:
     counts = np.bincount(row, minlength=len(lengths))
     offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
     return pa.ListArray.from_arrays(pa.array(offsets), entries.filter(pa.array(kept)), mask=pa.array(counts == 0))
+
+
+def whole_part(number: float | None) -> str | None:
+    """A number as the text of what is before its point; None where it is missing."""
+    return None if number is None else str(math.floor(number))
+
+
+def whole_parts(numbers: pa.Array) -> pa.Array:
+    """The same of a float64 array."""
+    encoded = numbers.dictionary_encode()
+    texts = pa.array([whole_part(number) for number in encoded.dictionary.to_pylist()], pa.string())
+    return texts.take(encoded.indices)
 
 
 def rows_from_cells(cells: Sequence[Sequence[Any]], columns: Columns) -> pa.RecordBatch:

@@ -114,6 +114,10 @@ def work_of(config: PreprocessConfig, field_size: int, input_bytes: int, scratch
 def table_work(config: PreprocessConfig, files: list[Path], input_bytes: int, scratch: Path, memory: MemoryPlan) -> Work:
     """The work on a table, with its transform, or with the fitting of one that rows decide."""
     columns = config.table_columns
+    if config.split_by == "hash" and config.split_column in columns.numeric:
+        raise InvalidConfig(
+            f"columns: split {config.split_column!r} is numeric; its text is needed, make it categorical or ignored"
+        )
     read = replace(columns, split=config.split_column or None)
     form = Delimited(separator=config.separator, names=config.names)
     with readable(*files):

@@ -62,7 +62,7 @@ def test_what_is_left_out_of_a_file_has_its_default(tmp_path: Path) -> None:
         ),
         ({"label": "y"}, "no numeric, categorical or multi_valued column"),
         ({"label": "y", "categorical": ("*",)}, "only ignored may mean every other column"),
-        ({"label": "y", "numeric": ("t",), "split": "t"}, "split 't' is numeric; its text is needed"),
+        ({"label": "t", "numeric": ("a",), "split": "t"}, "split 't' is label; its text is needed"),
     ],
 )
 def test_a_column_has_one_role(declared: dict[str, Any], reason: str) -> None:

@@ -20,7 +20,7 @@ from components.records import concatenate
 
 COLUMNS = "label=click; numeric=n; categorical=user"
 # The number of a row, its click, its user, and its time.
-Row = tuple[int, int, str, str]
+Row = tuple[int, int, str, str | int | float]
 BY_TIME = {"split_by": "time", "split_column": "at"}
 BY_USER = {"split_by": "hash", "split_column": "user", "columns": f"{COLUMNS}; ignored=at"}
 
@@ -50,7 +50,12 @@ def write_examples(path: Path, rows: Sequence[Row]) -> Path:
 
     with tf.io.TFRecordWriter(str(path)) as writer:
         for n, click, user, at in rows:
-            features = {"n": number(n), "click": number(click), "user": text(user), "at": text(at)}
+            features = {
+                "n": number(n),
+                "click": number(click),
+                "user": text(user),
+                "at": text(at) if isinstance(at, str) else number(int(at)),
+            }
             writer.write(tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString())
     return path
 
@@ -92,6 +97,16 @@ def test_the_last_day_validates_in_every_table(tmp_path: Path, source_format: st
     assert transform.rows == 60
     assert transform.columns.split is None
     assert "validation: the rows from 2026-12-03 on, by column at." in (tmp_path / "data.html").read_text()
+
+
+@pytest.mark.parametrize(("source_format", "write"), [("csv", write_csv), ("parquet", write_parquet), ("tfrecord", write_examples)])
+def test_a_number_that_the_model_sees_may_also_be_the_time(tmp_path: Path, source_format: str, write: Callable[..., Path]) -> None:
+    midnight = 1_796_083_200  # 2026-12-01, by date -d
+    rows: list[Row] = [(n, 0, "u", midnight + 86_400 * (n % 3) - 0.5 * (n > 5)) for n in range(9)]
+    columns = "label=click; numeric=n,at; categorical=user"
+    manifest = made(tmp_path / "data", write(tmp_path / "days", rows), format=source_format, columns=columns, **BY_TIME)
+    assert manifest.held_out == HeldOut(by="time", column="at", boundary="2026-12-03")
+    assert (manifest.schema.field_size, numbers(tmp_path / "data", "validation")) == (3, [2, 5])
 
 
 def test_a_boundary_is_taken_as_it_is_declared(tmp_path: Path) -> None:
@@ -160,9 +175,18 @@ def test_the_first_bad_row_is_named_whatever_is_wrong_with_it(tmp_path: Path) ->
         (days()[::3], BY_TIME, "times are from 2026-12-01T00:30:00Z to 2026-12-01T21:30:00Z, so no row is left to train"),
         ([(n, 0, "u", "") for n in range(9)], BY_USER, "column user: no row is left to validate, because too few texts"),
         (days(), {"split_by": "time", "split_column": "hour"}, "days.csv: no column 'hour'; columns found: n,click,user,at"),
-        (days(), {"split_by": "time", "split_column": "n"}, "split 'n' is numeric; its text is needed"),
+        (
+            days(),
+            {"split_by": "hash", "split_column": "n"},
+            "split 'n' is numeric; its text is needed, make it categorical or ignored",
+        ),
+        (
+            days(),
+            {"split_by": "time", "split_column": "n", "columns": f"{COLUMNS}; ignored=at"},
+            "days.csv, line 2: column n: '0' is no time; a time is ISO 8601",
+        ),
     ],
-    ids=["after", "before", "one day", "one text", "no such column", "number"],
+    ids=["after", "before", "one day", "one text", "no such column", "number", "numbers that are no times"],
 )
 def test_a_split_that_cannot_be_made_is_refused(tmp_path: Path, rows: list[Row], settings: dict[str, Any], said: str) -> None:
     assert said in refusal(tmp_path, write_csv(tmp_path / "days.csv", rows), **settings)
@@ -245,7 +269,7 @@ def test_raw_criteo_is_divided_by_its_categories(tmp_path: Path) -> None:
     users = {n % 10 for n in numbers(tmp_path / "hash", "validation")}
     assert numbers(tmp_path / "hash", "validation") == [n for n in range(60) if n % 10 in users]
     said = refusal(tmp_path, source, **criteo, split_by="time", split_column="I1")
-    assert "split 'I1' is numeric; its text is needed" in said
+    assert "split 'I1': rows of criteo are divided by one of 26 columns, C1, C2" in said
 
 
 @pytest.mark.parametrize("settings", [BY_TIME, {**BY_USER, "validation_fraction": 0.4}], ids=["time", "hash"])
