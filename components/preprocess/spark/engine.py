@@ -41,6 +41,7 @@ from components.preprocess.spark.batches import (
     work_on,
     write,
 )
+from components.preprocess.spark.progress import watched
 from components.preprocess.spark.shards import Owners, shard_owners
 from components.preprocess.splits import TimeRange, whole_range
 from components.preprocess.tally import Tally
@@ -88,7 +89,8 @@ class SparkEngine:
             chunks = chunks.repartition(min(tasks, _MOST_TASKS), "file", "first")
         self._findings = self._keep(chunks.mapInArrow(lambda batches: work_on(shipped.value, batches), _FINDINGS))
         self._session.conf.set(_BATCH_ROWS, _CHUNKS_A_BATCH)
-        results = self._part(RESULT).select("key", "number", "data").collect()
+        with watched(self._session.sparkContext, method):
+            results = self._part(RESULT).select("key", "number", "data").collect()
         self._session.conf.set(_BATCH_ROWS, _ROWS_A_BATCH)
         log.info("%s: %d chunks in %.1f s", method, len(results), time.monotonic() - began)
         for _, _, data in sorted(results, key=lambda row: (row[0], row[1])):
@@ -170,7 +172,8 @@ class SparkEngine:
         def write_shard(batches: Batches) -> Batches:
             return write(work.value, shipped.value[1], own_disks, batches)
 
-        written = sorted_rows.mapInArrow(write_shard, _WRITTEN).collect()
+        with watched(self._session.sparkContext, "write"):
+            written = sorted_rows.mapInArrow(write_shard, _WRITTEN).collect()
         shards: dict[int, Shard] = {}
         for place, data in written:
             found = pickle.loads(data)

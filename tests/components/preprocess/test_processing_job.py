@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -182,7 +183,11 @@ def test_machines_and_code_are_for_spark() -> None:
 
 
 @pytest.mark.skipif(importlib.util.find_spec("pyspark") is None or shutil.which("java") is None, reason="needs pyspark and Java")
-def test_spark_makes_the_same_dataset_in_a_container(tmp_path: Path) -> None:
+@pytest.mark.xdist_group("spark")
+def test_spark_makes_the_same_dataset_in_a_container(
+    tmp_path: Path, submit_options: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", shlex.join([*submit_options, "pyspark-shell"]))
     for engine in get_args(Engine):
         rows = libsvm(tmp_path / engine / "processing/input/0/day.libsvm", 40)
         assert rows.is_file()

@@ -4,6 +4,7 @@ import csv
 import gzip
 import importlib.util
 import os
+import re
 import shlex
 import shutil
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ from components.preprocess.columns import read_columns
 from components.preprocess.config import PreprocessConfig
 from components.preprocess.delimited import Delimited
 from components.preprocess.fitting import Fitting, TransformConfig
+from components.preprocess.spark.progress import watched
 from components.preprocess.spark.session import spark_session
 from components.preprocess.step import preprocess
 from components.preprocess.tables import open_table
@@ -172,6 +174,12 @@ def test_skipped_rows_and_repeats_are_counted_alike(session: Any, tmp_path: Path
     found = on_spark(session, tmp_path, path, **settings)
     assert found == on_one_machine(tmp_path, path, **settings)
     assert b"validation rows also stand in train" in found["manifest.json"]
+
+
+def test_who_waits_hears_how_far_spark_is(session: Any, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO"), watched(session.sparkContext, "count", interval_s=0.01):
+        session.sparkContext.parallelize(range(8), 8).map(lambda number: sum(range(number, 1_000_000))).collect()
+    assert re.fullmatch(r"count: [0-8] of 8 tasks of Spark's stage", caplog.messages[0])
 
 
 def test_the_first_bad_row_is_the_one_named_and_nothing_is_left(session: Any, tmp_path: Path) -> None:
