@@ -3,6 +3,7 @@
     WorkflowError
     ├── InvalidConfig       a setting, hyperparameter or argument is unknown, malformed or out of range
     ├── InvalidRecords      data is missing, damaged or not what was declared
+    ├── StorageConflict     somebody else wrote in the same place first
     ├── JobFailed           a job at SageMaker was refused, or ended in any state but Completed
     │   ├── TrainingJobFailed
     │   └── ProcessingJobFailed
@@ -26,6 +27,10 @@ class InvalidConfig(WorkflowError):
 
 class InvalidRecords(WorkflowError):
     """Data is missing, damaged or of another format; the message names file and record or line."""
+
+
+class StorageConflict(WorkflowError):
+    """What was to be written depends on what somebody else has changed meanwhile; the message names the place."""
 
 
 class JobFailed(WorkflowError):

@@ -9,6 +9,7 @@ storage.py, which a training container imports, too, and that has no boto3.
 """
 
 import glob
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
@@ -40,7 +41,12 @@ _CREDENTIALS = (
     UnauthorizedSSOTokenError,
 )
 _UNREACHABLE = (EndpointConnectionError, ConnectTimeoutError, HTTPClientError)
-_NEEDED = "s3:ListBucket on the bucket, s3:GetObject on its objects, and kms:Decrypt where a key encrypts them"
+_NEEDED = (
+    "s3:ListBucket on the bucket, s3:GetObject on its objects, s3:PutObject where something is written, "
+    "and kms:Decrypt and kms:GenerateDataKey where a key encrypts them"
+)
+# What an endpoint's URL, or one that was signed, may give away.
+_SECRET = re.compile(r"(//)[^/@\s]+(?=@)|(X-Amz-(?:Signature|Credential|Security-Token)=)[^&\s]+")
 _SIGN_IN = "set AWS_PROFILE or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or run where a role gives them"
 REPLACED = "was replaced after it had been listed; run again when nothing writes there any more"
 # What S3 answers, by its code; a HEAD has no body and answers with the status alone.
@@ -75,7 +81,9 @@ def s3_client() -> Any:
         # Botocore would wait a minute for an address where nobody is, and that several times.
         return boto3.Session().client("s3", config=Config(connect_timeout=5))
     except (BotoCoreError, ValueError) as error:
-        raise InvalidConfig(f"AWS settings of this environment: {error}; correct AWS_* variables and ~/.aws/config") from error
+        raise InvalidConfig(
+            f"AWS settings of this environment: {_line(error)}; correct AWS_* variables and ~/.aws/config"
+        ) from error
 
 
 @contextmanager
@@ -99,7 +107,12 @@ def answered(uri: str) -> Iterator[None]:
 
 
 def _line(error: Exception) -> str:
-    return " ".join(str(error).split())[:300]
+    return without_secrets(" ".join(str(error).split()))[:300]
+
+
+def without_secrets(text: str) -> str:
+    """A text from boto3 without passwords in URLs and without signatures, fit for a log."""
+    return _SECRET.sub(lambda found: f"{found[1] or found[2]}***", text)
 
 
 def _refused(uri: str, error: ClientError) -> WorkflowError:
@@ -113,7 +126,7 @@ def _refused(uri: str, error: ClientError) -> WorkflowError:
         return InvalidConfig(f"{uri}: {_OF_CREDENTIALS[code]}")
     if code in _OF_DATA:
         return InvalidRecords(f"{uri}: {_OF_DATA[code]}")
-    return InvalidRecords(f"{uri}: S3 answers {code} ({' '.join(message.split())[:200]}); try again")
+    return InvalidRecords(f"{uri}: S3 answers {code} ({without_secrets(' '.join(message.split()))[:200]}); try again")
 
 
 def find_objects(uri: str) -> list[S3Object]:
@@ -123,20 +136,18 @@ def find_objects(uri: str) -> list[S3Object]:
         InvalidRecords: there are none, or they are a ctrflow dataset.
         InvalidConfig: S3 cannot be asked.
     """
-    bucket, _, key = uri.removeprefix("s3://").partition("/")
-    if not bucket or glob.has_magic(bucket):
-        raise InvalidConfig(f"{uri}: s3://bucket/key is expected, with one whole bucket name")
+    bucket, key = bucket_and_key(uri)
     client, folder = s3_client(), key if key.endswith("/") or not key else f"{key}/"
     with answered(uri):
         exact, refused = _exact(client, bucket, key)
         if exact and exact.size:
             return [exact]
-        objects, folders = _listed(client, bucket, folder, delimiter="/")
+        objects, folders = list_objects(client, bucket, folder, delimiter="/")
         if f"{folder}train/" in folders and "manifest.json" in [each.name for each in objects]:
             raise InvalidRecords(f"{uri}: already a ctrflow dataset; give the files that it was made from")
         found = objects
         if glob.has_magic(key) and not objects and not folders:
-            found = [each for each in _listed(client, bucket, _fixed(key))[0] if _matches(each.key.split("/"), key.split("/"))]
+            found = [each for each in list_objects(client, bucket, _fixed(key))[0] if _matches(each.key.split("/"), key.split("/"))]
         if data := [each for each in found if not is_marker(each.name)]:
             return sorted(data, key=lambda each: each.key.split("/"))
         if exact:
@@ -144,6 +155,18 @@ def find_objects(uri: str) -> list[S3Object]:
         if refused:
             raise refused
     raise InvalidRecords(f"{uri}: {_nothing(uri, key, bool(objects), bool(folders))}")
+
+
+def bucket_and_key(uri: str) -> tuple[str, str]:
+    """The two parts of s3://bucket/key.
+
+    Raises:
+        InvalidConfig: no bucket is named, or a pattern instead of one.
+    """
+    bucket, _, key = uri.removeprefix("s3://").partition("/")
+    if not bucket or glob.has_magic(bucket):
+        raise InvalidConfig(f"{uri}: s3://bucket/key is expected, with one whole bucket name")
+    return bucket, key
 
 
 def _nothing(uri: str, key: str, markers: bool, folders: bool) -> str:
@@ -167,7 +190,7 @@ def _exact(client: Any, bucket: str, key: str) -> tuple[S3Object | None, ClientE
     return S3Object(bucket=bucket, key=key, size=found["ContentLength"], etag=found["ETag"]), None
 
 
-def _listed(client: Any, bucket: str, prefix: str, delimiter: str = "") -> tuple[list[S3Object], list[str]]:
+def list_objects(client: Any, bucket: str, prefix: str, delimiter: str = "") -> tuple[list[S3Object], list[str]]:
     """Objects below a prefix without those that stand for folders, and with a delimiter the folders directly below it."""
     objects: list[S3Object] = []
     folders: list[str] = []

@@ -1,8 +1,9 @@
-"""Copies of S3 objects on local disk: several at once and each in parts, the bytes that were listed or none.
+"""Copies of S3 objects on local disk and of local files in S3: several at once, each in parts.
 
-Every part is asked for by the ETag that was listed, so that an object that is replaced meanwhile is refused and never mixed. When a
-copy is whole it is held against the checksum that S3 keeps of the object: SHA-256, SHA-1, CRC-32C or CRC-32 where the whole object
-has one, else its ETag where that is an MD5. What has another kind only (CRC-64/NVME, or one of parts) is held against its size.
+What is fetched are the bytes that were listed or none: every part is asked for by the ETag that was listed, so that an object that
+is replaced meanwhile is refused and never mixed. When a copy is whole, either way, it is held against the checksum that S3 keeps of
+the object: SHA-256, SHA-1, CRC-32C or CRC-32 where the whole object has one, else its ETag where that is an MD5. What has another
+kind only (CRC-64/NVME, or one of parts) is held against its size.
 """
 
 import base64
@@ -10,27 +11,27 @@ import hashlib
 import logging
 import re
 import shutil
-import threading
 import time
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import google_crc32c
 from boto3.s3.transfer import TransferConfig, create_transfer_manager
+from botocore.exceptions import ClientError
 from s3transfer.exceptions import RetriesExceededError, S3DownloadFailedError
 from s3transfer.subscribers import BaseSubscriber
 
 from components.errors import InvalidConfig, InvalidRecords
 from components.s3 import REPLACED, answered, s3_client
-from components.storage import S3Object
+from components.storage import FileToSend, S3Object
+from components.transfer_log import TransferLog, size
 
 log = logging.getLogger(__name__)
 
 PART_BYTES = 16 << 20
-INTERVAL_S = 10.0
 # Blocks of 256 KiB that wait for the disk: 16 MiB. Boto3's own 1000 would be a quarter of a gigabyte.
 _WAITING_BLOCKS = 64
 _CHECKED_AT_ONCE = 8
@@ -46,54 +47,124 @@ def fetch_objects(objects: Sequence[S3Object], folder: Path, part_bytes: int = P
         InvalidConfig: they do not fit on the disk, or S3 cannot be asked.
         InvalidRecords: an object was replaced or removed since it was listed, or arrived damaged.
     """
-    client, total = s3_client(), sum(each.size for each in objects)
     folder.mkdir()
-    _check_room(objects, total, shutil.disk_usage(folder).free)
     paths = [folder / f"{index:05d}" for index in range(len(objects))]
-    progress = _Progress(total)
-    config = TransferConfig(
+    fetch_to(dict(zip(paths, objects, strict=True)), part_bytes)
+    return paths
+
+
+def fetch_to(copies: Mapping[Path, S3Object], part_bytes: int = PART_BYTES) -> None:
+    """Objects under these names, whose folder exists. A name that is there is a whole copy: one gets its name when it is whole.
+
+    Raises: as fetch_objects.
+    """
+    client = s3_client()
+    missing = {path: each for path, each in copies.items() if not path.exists()}
+    total = sum(each.size for each in missing.values())
+    if missing:
+        _check_room(list(missing.values()), total, shutil.disk_usage(next(iter(missing)).parent).free)
+    progress = _Progress("fetched", "from S3", total)
+    with create_transfer_manager(client, _config(part_bytes, threshold=1)) as manager:
         # All in parts, because only a part is asked for by its ETag.
-        multipart_threshold=1,
+        started = {
+            path: manager.download(each.bucket, each.key, str(path), subscribers=[_AsListed(each), progress])
+            for path, each in missing.items()
+        }
+        for path, future in started.items():
+            _wait(copies[path].uri, future.result)
+    with ThreadPoolExecutor(_CHECKED_AT_ONCE) as pool:
+        checked = sum(pool.map(lambda path: _check(client, copies[path], path), copies))
+    log.info(
+        "fetched %d objects, %s, from S3 in %.1f s; %d of them have a checksum, and agree with it",
+        len(missing), size(total), progress.seconds, checked,
+    )  # fmt: skip
+
+
+def send_files(files: Sequence[FileToSend], bucket: str, prefix: str, part_bytes: int = PART_BYTES) -> None:
+    """Objects of the names of files below a prefix (empty, or with "/" at its end); what is there already is not sent again.
+
+    S3 refuses a body that is not of the CRC-32 of the file, and keeps the SHA-256 with the object as metadata `sha256`.
+
+    Raises:
+        InvalidConfig: S3 cannot be asked, or may not be written.
+        InvalidRecords: a file changed while it was read, or what S3 holds is not what was sent.
+    """
+    client = s3_client()
+    with ThreadPoolExecutor(_CHECKED_AT_ONCE) as pool:
+        crcs = list(pool.map(_crc_of_unchanged, files))
+        held = list(pool.map(lambda each: _is_held(client, each, bucket, prefix + each.name), files))
+    missing = [(each, crc) for each, crc, is_held in zip(files, crcs, held, strict=True) if not is_held]
+    total = sum(each.path.stat().st_size for each, _ in missing)
+    progress = _Progress("sent", f"to s3://{bucket}/{prefix}", total)
+    with create_transfer_manager(client, _config(part_bytes, threshold=part_bytes)) as manager:
+        started = [
+            manager.upload(
+                str(each.path),
+                bucket,
+                prefix + each.name,
+                extra_args={"ChecksumCRC32": base64.b64encode(crc).decode(), "Metadata": {"sha256": each.sha256}},
+                subscribers=[progress],
+            )
+            for each, crc in missing
+        ]
+        for (each, _), future in zip(missing, started, strict=True):
+            _wait(f"s3://{bucket}/{prefix}{each.name}", future.result)
+    for each, _ in missing:
+        uri = f"s3://{bucket}/{prefix}{each.name}"
+        with answered(uri):
+            head = client.head_object(Bucket=bucket, Key=prefix + each.name)
+        found = S3Object(bucket=bucket, key=prefix + each.name, size=head["ContentLength"], etag=head["ETag"])
+        _check(client, found, each.path)
+    log.info("sent %d files, %s, to s3://%s/%s in %.1f s", len(missing), size(total), bucket, prefix, progress.seconds)
+
+
+def _config(part_bytes: int, threshold: int) -> Any:
+    return TransferConfig(
+        multipart_threshold=threshold,
         multipart_chunksize=part_bytes,
         max_io_queue=_WAITING_BLOCKS,
         # Another client, which boto3 takes where it is installed, knows none of these settings.
         preferred_transfer_client="classic",
     )
-    with create_transfer_manager(client, config) as manager:
-        started = [
-            manager.download(each.bucket, each.key, str(path), subscribers=[_AsListed(each), progress])
-            for each, path in zip(objects, paths, strict=True)
-        ]
-        for each, future in zip(objects, started, strict=True):
-            _wait(each, future.result)
-    with ThreadPoolExecutor(_CHECKED_AT_ONCE) as pool:
-        checked = sum(pool.map(lambda each, path: _check(client, each, path), objects, paths))
-    log.info(
-        "fetched %d objects, %s, from S3 in %.1f s; %d of them have a checksum, and agree with it",
-        len(objects), _size(total), time.monotonic() - progress.start, checked,
-    )  # fmt: skip
-    return paths
+
+
+def _crc_of_unchanged(each: FileToSend) -> bytes:
+    if (found := _digest(each.path, "SHA256").hex()) != each.sha256:
+        raise InvalidRecords(f"{each.path}: changed while it was copied ({found[:12]}, expected {each.sha256[:12]}); try again")
+    return _digest(each.path, "CRC32")
+
+
+def _is_held(client: Any, each: FileToSend, bucket: str, key: str) -> bool:
+    """Whether an earlier try sent this very file. An object is there whole or not at all."""
+    try:
+        head = client.head_object(Bucket=bucket, Key=key)
+    except ClientError as error:
+        if error.response["Error"]["Code"] == "404":
+            return False
+        with answered(f"s3://{bucket}/{key}"):
+            raise
+    return bool(head["ContentLength"] == each.path.stat().st_size and head.get("Metadata", {}).get("sha256") == each.sha256)
 
 
 def _check_room(objects: Sequence[S3Object], needed: int, free: int) -> None:
     if needed > free:
         names = objects[0].uri if len(objects) == 1 else f"{objects[0].uri} and {len(objects) - 1} more objects"
         raise InvalidConfig(
-            f"{names}: {_size(needed)} are to be fetched, {_size(free)} are free on the disk of the output; choose a larger one"
+            f"{names}: {size(needed)} are to be fetched, {size(free)} are free on the disk of the output; choose a larger one"
         )
 
 
-def _wait(each: S3Object, result: Callable[[], None]) -> None:
+def _wait(uri: str, result: Callable[[], None]) -> None:
     try:
-        with answered(each.uri):
+        with answered(uri):
             result()
     except S3DownloadFailedError as error:
         # What s3transfer makes of 412 for one part.
-        raise InvalidRecords(f"{each.uri}: {REPLACED}") from error
+        raise InvalidRecords(f"{uri}: {REPLACED}") from error
     except RetriesExceededError as error:
-        raise InvalidRecords(f"{each.uri}: the connection broke again and again ({error.last_exception}); try again") from error
+        raise InvalidRecords(f"{uri}: the connection broke again and again ({error.last_exception}); try again") from error
     except OSError as error:
-        raise InvalidConfig(f"{each.uri}: cannot be stored on the disk of the output ({error.strerror or error})") from error
+        raise InvalidConfig(f"{uri}: the local copy cannot be read or written ({error.strerror or error})") from error
 
 
 class _AsListed(BaseSubscriber):  # type: ignore[misc]
@@ -108,31 +179,17 @@ class _AsListed(BaseSubscriber):  # type: ignore[misc]
 
 
 class _Progress(BaseSubscriber):  # type: ignore[misc]
-    """A log line every INTERVAL_S, from whichever thread comes first."""
+    """What s3transfer tells of each transfer, as log lines of all of them."""
 
-    def __init__(self, total: int) -> None:
-        self._total, self._fetched, self._lock = total, 0, threading.Lock()
-        self.start = self._said = time.monotonic()
+    def __init__(self, verb: str, where: str, total: int) -> None:
+        self._log = TransferLog(verb, where, total)
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self._log.start
 
     def on_progress(self, future: Any, bytes_transferred: int, **_: Any) -> None:
-        # Less than nothing where a part is begun again.
-        with self._lock:
-            self._fetched += bytes_transferred
-            now = time.monotonic()
-            if now - self._said < INTERVAL_S:
-                return
-            self._said = now
-            log.info("%s", progress_line(self._fetched, self._total, now - self.start))
-
-
-def progress_line(fetched: int, total: int, seconds: float) -> str:
-    """How far it is, how fast it is, and how long the rest takes at that speed."""
-    left = seconds * (total - fetched) / max(fetched, 1)
-    return f"fetched {_size(fetched)} of {_size(total)} from S3, {fetched / seconds / 1e6:,.0f} MB/s, about {left:,.0f} s left"
-
-
-def _size(count: int) -> str:
-    return f"{count / 1e9:,.1f} GB" if count >= 1e9 else f"{count / 1e6:,.1f} MB"
+        self._log.add(bytes_transferred)
 
 
 def _check(client: Any, each: S3Object, path: Path) -> bool:
@@ -143,8 +200,8 @@ def _check(client: Any, each: S3Object, path: Path) -> bool:
     """
     with answered(each.uri):
         head = client.head_object(Bucket=each.bucket, Key=each.key, IfMatch=each.etag, ChecksumMode="ENABLED")
-    if (size := path.stat().st_size) != each.size:
-        raise InvalidRecords(f"{each.uri}: {size} bytes arrived of {each.size}; run again")
+    if (arrived := path.stat().st_size) != each.size:
+        raise InvalidRecords(f"{each.uri}: {arrived} bytes arrived of {each.size}; run again")
     algorithm, expected = _expected(head, each.etag)
     if not algorithm:
         return False

@@ -19,8 +19,9 @@ import pytest
 from components.errors import InvalidConfig, InvalidRecords, WorkflowError
 from components.preprocess.lines import input_files
 from components.s3 import find_objects
-from components.s3_copies import fetch_objects, progress_line
+from components.s3_copies import fetch_objects
 from components.storage import S3Object
+from components.transfer_log import progress_line
 
 KEYS = (
     *("logs/b.gz", "logs/a.gz", "logs/_SUCCESS", "logs/.a.gz.crc", "logs/deeper/c.gz", "logs/deeper/_SUCCESS", "logs-old/z.gz"),
@@ -353,4 +354,4 @@ def test_objects_that_do_not_fit_on_the_disk_are_not_begun(tmp_path: Path, s3: A
 
 def test_a_line_says_how_far_it_is() -> None:
     expected = "fetched 1.5 GB of 6.0 GB from S3, 75 MB/s, about 60 s left"
-    assert progress_line(1_500_000_000, 6_000_000_000, 20.0) == expected
+    assert progress_line("fetched", 1_500_000_000, 6_000_000_000, "from S3", 20.0) == expected
