@@ -23,6 +23,16 @@ class CalibrationBin:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ScoreBin:
+    """Rows whose score is at least `low` and below `high`; the last bin has `high`, too."""
+
+    low: float
+    high: float
+    positives: int
+    negatives: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class ChampionScore:
     """The champion in force, on the same rows. None where it could not be measured, and `auc_reason` says why.
 
@@ -99,7 +109,7 @@ class Evaluation:
     calibration_ratio: float | None = None
     average_precision: float | None = None
     precision_recall: tuple[tuple[float, float], ...] = ()
-    score_counts: tuple[int, ...] = ()
+    score_histogram: tuple[ScoreBin, ...] = ()
     slices: tuple[Slice, ...] = ()
     sample: tuple[SampledRow, ...] = ()
 

@@ -204,17 +204,22 @@ def _manifest(document: dict[str, Any], path: Path) -> Manifest:
 
 
 def read_split(dataset: Path, manifest: Manifest, name: SplitName) -> Iterator[Batch]:
-    """All rows of a split, shard by shard, each file's rows checked against the manifest's counts.
+    """All rows of a split, shard by shard, as `read_one`."""
+    for shard in manifest.split(name).shards:
+        yield from read_one(dataset, manifest, shard)
+
+
+def read_one(dataset: Path, manifest: Manifest, shard: Shard) -> Iterator[Batch]:
+    """The rows of one shard, checked against the manifest's count.
 
     Raises:
-        InvalidRecords: a shard is missing, damaged, or holds another number of rows.
+        InvalidRecords: the shard is missing, damaged, or holds another number of rows.
     """
-    for shard in manifest.split(name).shards:
-        path, found = dataset / shard.path, 0
-        if not path.is_file():
-            raise InvalidRecords(f"{path}: missing; the manifest lists it with {shard.examples} rows")
-        for batch in read_shard(path, manifest.schema, manifest.encoding):
-            found += len(batch)
-            yield batch
-        if found != shard.examples:
-            raise InvalidRecords(f"{path}: {found} rows found, the manifest says {shard.examples}")
+    path, found = dataset / shard.path, 0
+    if not path.is_file():
+        raise InvalidRecords(f"{path}: missing; the manifest lists it with {shard.examples} rows")
+    for batch in read_shard(path, manifest.schema, manifest.encoding):
+        found += len(batch)
+        yield batch
+    if found != shard.examples:
+        raise InvalidRecords(f"{path}: {found} rows found, the manifest says {shard.examples}")

@@ -4,7 +4,9 @@ Its `encodes` is a digest of all that decides which ids and values a row gets, a
 on other days, and hash alike, have the same.
 """
 
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from components.documents import read_json
 from components.errors import InvalidRecords
@@ -28,3 +30,57 @@ def encoding_of(folder: Path) -> str | None:
     if not isinstance(encodes, str):
         raise InvalidRecords(f"{path}: encodes {encodes!r} is no digest; preprocess again")
     return encodes
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowField:
+    """A place in the rows of a dataset: the column it is of, as transform.json has it, or None where sources hold ids."""
+
+    name: str
+    column: dict[str, Any] | None = None
+
+    def value(self, number: int) -> str:
+        """What an id in this field stands for, as a person reads it."""
+        column = self.column
+        if column is None:
+            return f"id {number}"
+        if number == column["missing"]:
+            return "missing"
+        if "edges" in column:
+            return _number(column, number)
+        if number == column["rare"]:
+            return "rare or unseen"
+        return column["vocabulary"][number - column["first"]] if column["vocabulary"] is not None else f"id {number}"
+
+
+def _number(column: dict[str, Any], number: int) -> str:
+    edges, place = column["edges"], number - column["first"]
+    if column["encoding"] != "bucket":
+        return "a number"
+    low = f"from {edges[place - 1]:g}" if place else ""
+    high = f"below {edges[place]:g}" if place < len(edges) else ""
+    return f"{low} {high}".strip() or "a number"
+
+
+def row_fields(folder: Path, field_size: int) -> tuple[RowField, ...]:
+    """The fields of a dataset's rows, in their order; those of a column with several are numbered.
+
+    Raises:
+        InvalidRecords: a damaged transform.json, or one of rows of another width.
+    """
+    path = folder / TRANSFORM
+    if not path.is_file():
+        return tuple(RowField(name=f"field {place}") for place in range(field_size))
+    try:
+        transform = read_json(path)["transform"]
+        columns = [(column, column.get("width", 1)) for column in (*transform["numbers"], *transform["categories"])]
+        found = tuple(
+            RowField(name=column["name"] if width == 1 else f"{column['name']} {place + 1}", column=column)
+            for column, width in columns
+            for place in range(width)
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InvalidRecords(f"{path}: does not say what its fields are ({error!r}); preprocess again") from error
+    if len(found) != field_size:
+        raise InvalidRecords(f"{path}: is of {len(found)} fields, the rows have {field_size}; preprocess again")
+    return found

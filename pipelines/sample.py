@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from components.errors import InvalidConfig
 from components.evaluate.metrics import exact_auc
+from components.evaluate.ranking import ranked
 from components.storage import write_json_atomic
 
 Floats = NDArray[np.float64]
@@ -169,7 +170,7 @@ def write_sample(out: Path, rows: int, seed: int) -> Sample:
                 probabilities[chunk] = model.probabilities(drawn)
                 labels[chunk] = random.random(len(probabilities[chunk])) < probabilities[chunk]
                 file.writelines(_lines(labels[chunk], drawn, tokens))
-        best_auc = exact_auc(labels, probabilities)
+        best_auc = exact_auc(ranked(labels, probabilities))
         if best_auc is None:
             raise InvalidConfig(f"rows {rows}, seed {seed}: clicks only, or none; ask for more rows")
         sample = Sample(rows=rows, clicks=int(labels.sum()), seed=seed, best_auc=best_auc)

@@ -1,6 +1,6 @@
-"""The page about one evaluation, and its one-line summary."""
+"""The page about one evaluation, its one-line summary, and the comparison with the champion in one sentence."""
 
-from components.evaluation import Evaluation
+from components.evaluation import ChampionScore, Evaluation
 from components.model_files import ModelCard
 from components.reports import Page
 
@@ -9,48 +9,54 @@ def headline(evaluation: Evaluation) -> str:
     """The figures that matter, in one line."""
     auc = _metric(evaluation.auc, evaluation.auc_reason)
     text = f"AUC {auc}, log loss {_metric(evaluation.log_loss, evaluation.log_loss_reason)} on {evaluation.rows:,} rows"
-    if evaluation.champion:
-        champion = evaluation.champion
-        text += f"; champion version {champion.version}: AUC {_metric(champion.auc, champion.auc_reason)}"
-    return text
+    return f"{text}; {comparison(evaluation.champion, evaluation.confidence)}" if evaluation.champion else text
+
+
+def comparison(champion: ChampionScore, confidence: float) -> str:
+    """How the model and the champion compare, and how likely that is wrong, in one sentence."""
+    name = f"champion version {champion.version}"
+    if champion.auc_difference is None:
+        return f"not compared with {name} ({champion.auc_reason or 'the model has no AUC'})"
+    if champion.auc_low is None or champion.auc_high is None or champion.p_value is None:
+        return f"{champion.auc_difference:+.4f} AUC to {name}, on too few rows to say how sure that is"
+    if champion.auc_difference == 0.0:
+        return f"as good as {name}, to the last of its pairs of rows" if champion.auc_low == 0.0 else f"as good as {name}"
+    word = "better" if champion.auc_difference > 0.0 else "worse"
+    half = (champion.auc_high - champion.auc_low) / 2
+    p = f"p = {champion.p_value:.2g}" if champion.p_value >= 1e-4 else "p < 0.0001"
+    return (
+        f"{word} than {name} by {abs(champion.auc_difference):.4f} ± {half:.4f} AUC ({confidence:.0%} interval); "
+        f"to say so would be wrong with {p}"
+    )
 
 
 def _share(negative_rate: float) -> str:
     return "all" if negative_rate == 1.0 else f"{negative_rate:.6g} of them; its probabilities are corrected for it"
 
 
-def _metric(value: float | None, reason: str) -> str:
+def _metric(value: float | None, reason: str = "one class only") -> str:
     return f"undefined ({reason})" if value is None else f"{value:.4f}"
 
 
+def _interval(value: float | None, low: float | None, high: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:+.5f}" if low is None or high is None else f"{value:+.5f} ({low:+.5f} to {high:+.5f})"
+
+
 def evaluation_page(name: str, evaluation: Evaluation, card: ModelCard) -> Page:
-    """Metrics beside the champion's, ROC and calibration charts, and which model on which data."""
+    """Metrics beside the champion's, curves, calibration and scores as charts, slices, and which model on which data."""
     page = Page(f"Evaluation of {name}", headline(evaluation))
     for warning in evaluation.warnings:
         page.warning(warning)
-    page.section("Metrics on the validation split")
-    champion = evaluation.champion
-    page.table(
-        ["metric", "this model", f"champion version {champion.version}" if champion else "champion: none yet"],
-        [
-            ["AUC", _metric(evaluation.auc, evaluation.auc_reason), _metric(champion.auc, champion.auc_reason) if champion else ""],
-            [
-                "log loss, nats a row",
-                _metric(evaluation.log_loss, evaluation.log_loss_reason),
-                _metric(champion.log_loss, champion.auc_reason) if champion else "",
-            ],
-            ["normalized entropy", _metric(evaluation.normalized_entropy, "one class only"), ""],
-            ["log loss of a constant", f"{evaluation.constant_log_loss:.4f}", ""],
-            ["rows", f"{evaluation.rows:,}", ""],
-            ["clicks", f"{evaluation.positives:,} ({evaluation.click_rate:.2%})", ""],
-        ],
-    )
-    page.paragraph(
-        "AUC is exact, by ranks over all rows. Normalized entropy is log loss over that of a constant; below 1 is better."
-    )
+    _metrics(page, evaluation)
     page.lines("ROC curve", "false positive rate", "true positive rate", {"this model": evaluation.roc}, diagonal=True)
+    page.lines("Precision and recall", "recall", "precision", {"this model": evaluation.precision_recall})
     observed = [(part.predicted, part.observed) for part in evaluation.calibration]
     page.lines("Calibration, by tenths of the rows", "predicted click rate", "observed", {"this model": observed}, diagonal=True)
+    _scores(page, evaluation)
+    if evaluation.slices:
+        _slices(page, evaluation)
     page.section("The model")
     page.table(
         ["what", "value"],
@@ -64,3 +70,67 @@ def evaluation_page(name: str, evaluation: Evaluation, card: ModelCard) -> Page:
         ],
     )
     return page
+
+
+def _metrics(page: Page, evaluation: Evaluation) -> None:
+    champion, confidence = evaluation.champion, f"{evaluation.confidence:.0%}"
+    page.section("Metrics on the validation split")
+    auc, loss = ["AUC", _metric(evaluation.auc, evaluation.auc_reason)], ["log loss, nats a row"]
+    loss.append(_metric(evaluation.log_loss, evaluation.log_loss_reason))
+    headers = ["metric", "this model", "champion: none yet", ""]
+    if champion:
+        headers[2:] = [f"champion version {champion.version}", f"difference ({confidence} interval)"]
+        auc += [
+            _metric(champion.auc, champion.auc_reason),
+            _interval(champion.auc_difference, champion.auc_low, champion.auc_high),
+        ]
+        loss += [
+            _metric(champion.log_loss, champion.auc_reason),
+            _interval(champion.log_loss_difference, champion.log_loss_low, champion.log_loss_high),
+        ]
+    rows = [
+        auc,
+        loss,
+        ["normalized entropy", _metric(evaluation.normalized_entropy)],
+        ["average precision", _metric(evaluation.average_precision)],
+        ["mean prediction / click rate", _metric(evaluation.calibration_ratio)],
+        ["log loss of a constant", f"{evaluation.constant_log_loss:.4f}"],
+        ["rows", f"{evaluation.rows:,}"],
+        ["clicks", f"{evaluation.positives:,} ({evaluation.click_rate:.2%})"],
+    ]
+    page.table(headers, [row + [""] * (4 - len(row)) for row in rows])
+    page.paragraph(
+        "AUC is exact, by ranks over all rows. Normalized entropy is log loss over that of a constant; below 1 is better. "
+        "Probabilities and click rates are those of the whole traffic, whatever share of the negative rows was trained on."
+    )
+    if champion:
+        page.paragraph(f"This model is {comparison(champion, evaluation.confidence)}.")
+
+
+def _scores(page: Page, evaluation: Evaluation) -> None:
+    """The share of each class in each bin of scores: the further apart the two lines, the better."""
+    bins = evaluation.score_histogram
+    totals = {"clicks": max(evaluation.positives, 1), "other rows": max(evaluation.rows - evaluation.positives, 1)}
+    counts = {"clicks": [part.positives for part in bins], "other rows": [part.negatives for part in bins]}
+    shares = {name: [(part.low, count / totals[name]) for part, count in zip(bins, counts[name], strict=True)] for name in totals}
+    page.lines("Scores", "predicted click rate, from the value shown", "share of the class", shares)
+
+
+def _slices(page: Page, evaluation: Evaluation) -> None:
+    page.section("By slice")
+    page.table(
+        ["field", "value", "rows", "clicks", "click rate", "predicted", "AUC", "log loss"],
+        [
+            [
+                part.field,
+                part.value or "all other values",
+                f"{part.rows:,}",
+                f"{part.positives:,}",
+                f"{part.click_rate:.3%}",
+                f"{part.predicted:.3%}",
+                _metric(part.auc, part.auc_reason),
+                f"{part.log_loss:.4f}",
+            ]
+            for part in evaluation.slices
+        ],
+    )

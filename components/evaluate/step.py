@@ -1,86 +1,166 @@
 """evaluate: how good a model is on the whole validation split, and how good the champion is on the same rows."""
 
 import logging
-from collections.abc import Iterator
-from dataclasses import dataclass
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from components.champion import Champion, champion_model, check_name, read_champion
-from components.errors import InvalidConfig, InvalidRecords
-from components.evaluate.metrics import Metrics, Scores, calibration, measure, roc_points
+from components.champion import check_name, read_champion
+from components.errors import InvalidConfig
+from components.evaluate.metrics import (
+    calibration,
+    constant_log_loss,
+    measure,
+    precision_recall_points,
+    roc_points,
+    score_histogram,
+)
+from components.evaluate.ranking import Ranking, sorted_scores
 from components.evaluate.report import evaluation_page, headline
-from components.evaluation import ChampionScore, Evaluation, write_evaluation
-from components.manifest import Manifest, manifest_digest, read_manifest, read_split
-from components.model_files import ModelCard, Scorer, load_scorer, model_digest, read_model, transform_problem
-from components.records import Batch, concatenate
+from components.evaluate.rival import compare, rival_of
+from components.evaluate.scoring import CLASSES, ModelRows, Scored, Scoring, Task, numbers_in, score_split
+from components.evaluate.slices import fields_to_slice, slices_of
+from components.evaluation import Evaluation, write_evaluation
+from components.manifest import Manifest, manifest_digest, read_manifest
+from components.model_files import ModelCard, model_digest, read_model, transform_problem
 from components.reports import write_report
-from components.transforms import encoding_of
+from components.transforms import row_fields
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluateConfig:
-    """`name` of the model in the store, whose champion is compared; rows scored at once."""
+    """`name` of the model in the store, whose champion is compared; `slices` are names of fields; rows scored at once.
+
+    Intervals hold with `confidence`; `seed` is that of the bootstrap. TensorFlow uses all CPUs in each of the `processes`.
+    """
 
     name: str = "deepfm"
+    slices: tuple[str, ...] = ()
+    confidence: float = 0.95
     batch_size: int = 8192
+    processes: int = 1
+    seed: int = 0
 
     def __post_init__(self) -> None:
         check_name(self.name)
-        if self.batch_size < 1:
-            raise InvalidConfig(f"batch_size {self.batch_size}: at least 1 is needed")
+        if not 0.5 <= self.confidence < 1.0:
+            raise InvalidConfig(f"confidence {self.confidence}: at least 0.5 and below 1 is expected, such as 0.95")
+        if not 1 <= self.batch_size <= 1 << 20:
+            raise InvalidConfig(f"batch_size {self.batch_size}: must be in 1..{1 << 20}")
+        for name, least in (("processes", 1), ("seed", 0)):
+            if getattr(self, name) < least:
+                raise InvalidConfig(f"{name} {getattr(self, name)}: at least {least} is needed")
 
 
-def evaluate(config: EvaluateConfig, model: Path, dataset: Path, out: Path, report: Path, store: Path | None) -> Evaluation:
+def evaluate(
+    config: EvaluateConfig,
+    model: Path,
+    dataset: Path,
+    out: Path,
+    report: Path,
+    store: Path | None,
+    champion_dataset: Path | None = None,
+) -> Evaluation:
     """Score the validation split, write evaluation.json to `out` and the page to `report`.
 
     Args:
         model: model folder, checked file by file.
         dataset: the one the model was trained on; its validation split is read, its counts verified.
         store: model store with the champion to compare with; None compares with nothing.
+        champion_dataset: the same rows by the champion's transform, where it encodes otherwise.
     Raises:
-        InvalidConfig: the model was trained on another dataset or table size, or has another transform.
-        InvalidRecords: no validation rows, damaged shards, or scores that are no probabilities.
+        InvalidConfig: the model was trained on another dataset or table size, or has another transform; no such field to slice by.
+        InvalidRecords: damaged shards, or a `champion_dataset` of other rows.
         NotPromotable: the model, or the champion's files, are incomplete or damaged.
     """
     manifest = read_manifest(dataset)
     card = read_model(model)
     check_same_data(card, manifest, model, dataset)
+    fields = row_fields(dataset, manifest.schema.field_size)
+    sliced = fields_to_slice(config.slices, fields)
+    rows = ModelRows(name=str(model), model=model, dataset=dataset, manifest=manifest, feature_size=manifest.schema.feature_size)
     champion = read_champion(store, config.name) if store else None
-    scorers = [load_scorer(model)]
-    why_not = ""
-    if store and champion:
-        champion_folder = champion_model(store, champion)
-        why_not = why_not_comparable(read_model(champion_folder), manifest)
-        why_not = why_not or why_not_encoded_alike(encoding_of(champion_folder), encoding_of(dataset))
-        if not why_not:
-            scorers.append(load_scorer(champion_folder))
-    labels_B, scores = score_rows(scorers, manifest, dataset, config.batch_size)
-    metrics = measure(labels_B, scores[0], f"{model} on the validation split of {dataset}")
-    evaluation = Evaluation(
-        rows=metrics.rows,
-        positives=metrics.positives,
-        click_rate=metrics.click_rate,
+    rival, why_not = rival_of(store, champion, rows, champion_dataset) if store and champion else (None, "")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=out.parent, prefix=".evaluate.") as scratch:
+        work = Scoring(
+            models=(rows, rival) if rival else (rows,), fields=sliced, batch_size=config.batch_size, scratch=Path(scratch)
+        )
+        scored, tasks = score_split(work, config.processes)
+        rankings = [ranking_of(work, tasks, place) for place in range(len(work.models))]
+        found = _evaluation(scored, rankings, manifest, model_digest(model), config)
+        if champion:
+            compared = compare(champion, why_not, work, tasks, scored, rankings, config.confidence, config.seed)
+            found = replace(found, champion=compared)
+        if sliced and not scored.problems[0]:
+            found = replace(found, slices=tuple(each for place in sliced for each in slices_of(work, tasks, place, fields[place])))
+    if rival and rival.feature_size < manifest.schema.feature_size:
+        known = f"{rival.feature_size:,} of {manifest.schema.feature_size:,} features"
+        found = replace(found, warnings=(*found.warnings, f"{rival.name} knows {known}; the others count as absent for it"))
+    write_evaluation(out, found)
+    write_report(report, evaluation_page(config.name, found, card))
+    log.info("evaluated %s: %s", model, headline(found))
+    return found
+
+
+def _evaluation(scored: Scored, rankings: Sequence[Ranking], manifest: Manifest, digest: str, config: EvaluateConfig) -> Evaluation:
+    """What is known of the model on trial without the champion. Scores that are no probabilities are null with the reason."""
+    split = manifest.validation
+    problem = scored.problems[0] or ("" if split.examples else "0 rows in the validation split")
+    click_rate = split.positives / max(split.examples, 1)
+    warnings = manifest.warnings
+    empty = Evaluation(
+        rows=split.examples,
+        positives=split.positives,
+        click_rate=click_rate,
+        auc=None,
+        auc_reason=problem,
+        log_loss=None,
+        log_loss_reason=problem,
+        normalized_entropy=None,
+        constant_log_loss=constant_log_loss(click_rate),
+        model_digest=digest,
+        data_digest=manifest_digest(manifest),
+        champion=None,
+        warnings=warnings,
+        roc=(),
+        calibration=(),
+        confidence=config.confidence,
+    )
+    if problem:
+        return empty
+    ranking, metrics = rankings[0], measure(rankings[0], scored.sums[0])
+    scores = ranking.at_rank(np.array([0, ranking.rows - 1]))
+    if scores[0] == scores[1]:
+        warnings = (*warnings, f"the model gives every row the same score, {scores[0]:.6g}: it tells no row from another")
+    return replace(
+        empty,
         auc=metrics.auc,
         auc_reason=metrics.auc_reason,
         log_loss=metrics.log_loss,
-        log_loss_reason="",
         normalized_entropy=metrics.normalized_entropy,
-        constant_log_loss=metrics.constant_log_loss,
-        model_digest=model_digest(model),
-        data_digest=card.data_digest,
-        champion=score_champion(champion, why_not, labels_B, scores[1:], metrics) if champion else None,
-        warnings=manifest.warnings,
-        roc=roc_points(labels_B, scores[0]),
-        calibration=calibration(labels_B, scores[0]),
+        warnings=warnings,
+        roc=roc_points(ranking),
+        calibration=calibration(ranking),
+        calibration_ratio=metrics.calibration_ratio,
+        average_precision=metrics.average_precision,
+        precision_recall=precision_recall_points(ranking),
+        score_histogram=score_histogram(ranking),
+        sample=scored.sample,
     )
-    write_evaluation(out, evaluation)
-    write_report(report, evaluation_page(config.name, evaluation, card))
-    log.info("evaluated %s: %s", model, headline(evaluation))
-    return evaluation
+
+
+def ranking_of(work: Scoring, tasks: Sequence[Task], place: int) -> Ranking:
+    """All scores of one of the models, in order."""
+    clicks, others = (
+        sorted_scores(numbers_in(work, tasks, place, name), work.scratch / f"sorted.{place}.{name}") for name in CLASSES
+    )
+    return Ranking(positives=clicks, negatives=others)
 
 
 def check_same_data(card: ModelCard, manifest: Manifest, model: Path, dataset: Path) -> None:
@@ -98,74 +178,3 @@ def check_same_data(card: ModelCard, manifest: Manifest, model: Path, dataset: P
         )
     if problem := transform_problem(card, dataset):
         raise InvalidConfig(f"{model}: not with the transform of its dataset: {problem}; train again")
-
-
-def why_not_comparable(champion: ModelCard, manifest: Manifest) -> str:
-    """Why a champion cannot score these rows; an empty text when it can."""
-    schema = manifest.schema
-    shape, wanted = (champion.field_size, champion.feature_size), (schema.field_size, schema.feature_size)
-    if shape == wanted:
-        return ""
-    return (
-        f"the champion takes {shape[0]} fields of {shape[1]:,} features, the rows have {wanted[0]} of {wanted[1]:,}, "
-        "so it cannot score them"
-    )
-
-
-def why_not_encoded_alike(champion: str | None, rows: str | None) -> str:
-    """Why ids of these rows mean something else to a champion; an empty text when they mean the same.
-
-    Args:
-        champion, rows: what the transform of each encodes; None where raw rows hold ids.
-    """
-    if champion == rows:
-        return ""
-    if champion is None:
-        return "the champion has no transform, a transform made the ids of these rows, so it cannot score them"
-    if rows is None:
-        return "a transform made the champion's ids, these rows came with ids, so it cannot score them"
-    return "another transform made the champion's ids, so it cannot score these rows; give the next day its transform (--transform)"
-
-
-def score_rows(scorers: list[Scorer], manifest: Manifest, dataset: Path, batch_size: int) -> tuple[Scores, list[Scores]]:
-    """Labels float64 [B] of the validation split, and what each scorer gives for the same rows."""
-    labels: list[Scores] = [np.empty(0)]
-    scores: list[list[Scores]] = [[np.empty(0)] for _ in scorers]
-    for batch in _batches(manifest, dataset, batch_size):
-        labels.append(batch.labels.astype(np.float64))
-        for scorer, of_scorer in zip(scorers, scores, strict=True):
-            of_scorer.append(scorer(batch.ids, batch.values))
-    return np.concatenate(labels), [np.concatenate(of_scorer) for of_scorer in scores]
-
-
-def _batches(manifest: Manifest, dataset: Path, batch_size: int) -> Iterator[Batch]:
-    """The validation split in batches of `batch_size` rows, the last one smaller."""
-    waiting: list[Batch] = []
-    for batch in read_split(dataset, manifest, "validation"):
-        waiting.append(batch)
-        while sum(map(len, waiting)) >= batch_size:
-            whole = concatenate(waiting, manifest.schema.field_size)
-            yield whole.rows(slice(0, batch_size))
-            waiting = [whole.rows(slice(batch_size, None))]
-    rest = concatenate(waiting, manifest.schema.field_size)
-    if len(rest):
-        yield rest
-
-
-def score_champion(champion: Champion, why_not: str, labels_B: Scores, scores: list[Scores], model: Metrics) -> ChampionScore:
-    """The champion's entry. One whose scores are no probabilities is reported, not refused: it is not on trial here."""
-    metrics = None
-    if not why_not:
-        try:
-            metrics = measure(labels_B, scores[0], f"champion version {champion.version}")
-        except InvalidRecords as error:
-            why_not = str(error)
-    if metrics is None:
-        return ChampionScore(version=champion.version, auc=None, auc_reason=why_not, log_loss=None, auc_difference=None)
-    return ChampionScore(
-        version=champion.version,
-        auc=metrics.auc,
-        auc_reason=metrics.auc_reason,
-        log_loss=metrics.log_loss,
-        auc_difference=None if model.auc is None or metrics.auc is None else model.auc - metrics.auc,
-    )

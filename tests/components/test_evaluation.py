@@ -13,6 +13,7 @@ from components.evaluation import (
     ChampionScore,
     Evaluation,
     SampledRow,
+    ScoreBin,
     Slice,
     read_evaluation,
     write_evaluation,
@@ -53,7 +54,7 @@ FULL = replace(
     calibration_ratio=0.8,
     average_precision=0.5,
     precision_recall=((0.0, 1.0), (1.0, 0.25)),
-    score_counts=(0, 40),
+    score_histogram=(ScoreBin(low=0.0, high=1.0, positives=10, negatives=30),),
     slices=(
         Slice(
             field="country",
@@ -81,7 +82,7 @@ def test_a_document_of_an_older_release_has_defaults_for_what_it_lacks(tmp_path:
     path = tmp_path / "evaluation.json"
     write_evaluation(path, replace(BARE, champion=FULL.champion))
     document = json.loads(path.read_text())
-    for key in ("confidence", "calibration_ratio", "average_precision", "precision_recall", "score_counts", "slices", "sample"):
+    for key in ("confidence", "calibration_ratio", "average_precision", "precision_recall", "score_histogram", "slices", "sample"):
         del document[key]
     for key in ("auc_low", "auc_high", "p_value", "log_loss_difference", "log_loss_low", "log_loss_high"):
         del document["champion"][key]

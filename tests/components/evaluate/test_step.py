@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -12,14 +13,18 @@ import pytest
 from sklearn.metrics import log_loss, roc_auc_score
 
 from components.champion import Champion, champion_model, write_champion
-from components.errors import InvalidConfig, InvalidRecords, NotPromotable
+from components.errors import InvalidConfig, NotPromotable
 from components.evaluate.step import EvaluateConfig, evaluate
 from components.evaluation import read_evaluation
 from components.manifest import Manifest, Split, Statistics, manifest_digest, write_manifest
-from components.model_files import model_digest
+from components.model_files import load_scorer, model_digest
 from components.records import Batch, Schema, write_shard
 
 FIELDS, FEATURES, ROWS = 3, 50, 10_000
+# What evaluate reads of transform.json: what it encodes, and what the fields are.
+ENCODES_A, ENCODES_B = (
+    json.dumps({"encodes": name, "transform": {"numbers": [{"name": each} for each in "xyz"], "categories": []}}) for name in "ab"
+)
 TRUE_WEIGHTS = np.random.default_rng(7).normal(size=FEATURES).astype(np.float32)
 WEAK_WEIGHTS = (TRUE_WEIGHTS + np.random.default_rng(8).normal(scale=2.0, size=FEATURES)).astype(np.float32)
 
@@ -171,7 +176,7 @@ def test_metrics_are_those_of_scikit_learn_on_every_row_and_are_written(folder: 
     page = folder.report.read_text()
     assert f"{found.auc:.4f}" in page
     assert "3 rows rejected" in page
-    assert page.count("<svg") == 2
+    assert page.count("<svg") == 4
 
 
 @pytest.mark.parametrize("batch_size", [1_000, 4_096, 100_000])
@@ -258,11 +263,13 @@ def test_one_class_gives_null_with_the_reason_in_valid_json(tmp_path: Path) -> N
     assert "undefined (no positive rows (0 of 50))" in folder.report.read_text()
 
 
-def test_no_validation_rows_is_an_error(tmp_path: Path) -> None:
+def test_no_validation_rows_gives_null_with_the_reason(tmp_path: Path) -> None:
     folder = Folder(tmp_path, validation_rows(0))
-    with pytest.raises(InvalidRecords, match="0 rows"):
-        folder.evaluate()
-    assert not folder.out.exists()
+    put_in_store(folder.store, 1, WEAK_WEIGHTS, folder.manifest)
+    found = folder.evaluate(folder.store)
+    assert found.auc is found.log_loss is found.champion.auc is None
+    assert found.auc_reason == found.log_loss_reason == found.champion.auc_reason == "0 rows in the validation split"
+    assert read_evaluation(folder.out) == found
 
 
 @pytest.mark.parametrize(
@@ -284,9 +291,9 @@ def test_a_model_of_other_data_is_refused(folder: Folder, changes: dict[str, Any
 @pytest.mark.parametrize(
     ("kept", "given", "message"),
     [
-        ('{"encodes": "a"}', "", "it has [0-9a-f]{12}, .*dataset has none"),
-        ("", '{"encodes": "a"}', "it has none, .*transform.json is [0-9a-f]{12}"),
-        ('{"encodes": "a"}', '{"encodes": "a", "rows": 3}', "it has [0-9a-f]{12}, .*transform.json is [0-9a-f]{12}"),
+        (ENCODES_A, "", "it has [0-9a-f]{12}, .*dataset has none"),
+        ("", ENCODES_A, "it has none, .*transform.json is [0-9a-f]{12}"),
+        (ENCODES_A, f"{ENCODES_A} ", "it has [0-9a-f]{12}, .*transform.json is [0-9a-f]{12}"),
     ],
 )
 def test_a_model_with_another_transform_than_its_dataset_is_refused(
@@ -303,15 +310,15 @@ def test_a_model_with_another_transform_than_its_dataset_is_refused(
 @pytest.mark.parametrize(
     ("of_champion", "reason"),
     [
-        ('{"encodes": "a", "sha256": "that of another day"}', ""),
-        ('{"encodes": "b"}', "another transform made the champion's ids"),
+        (f"{ENCODES_A} ", ""),
+        (ENCODES_B, "another transform made the champion's ids"),
         ("", "the champion has no transform"),
     ],
 )
 def test_a_champion_is_compared_if_its_transform_encodes_alike(
     folder: Folder, tmp_path: Path, of_champion: str, reason: str
 ) -> None:
-    ours = '{"encodes": "a", "sha256": "ours"}'
+    ours = ENCODES_A
     (folder.dataset / "transform.json").write_text(ours)
     folder.model = write_model(tmp_path / "ours", TRUE_WEIGHTS, folder.manifest, ours)
     put_in_store(folder.store, 1, WEAK_WEIGHTS, folder.manifest, transform=of_champion)
@@ -320,11 +327,102 @@ def test_a_champion_is_compared_if_its_transform_encodes_alike(
     assert (champion.auc is None) is bool(reason)
 
 
-def test_a_model_that_gives_nan_is_refused(tmp_path: Path) -> None:
+def test_a_model_that_gives_nan_has_null_with_the_row_and_the_champion_its_figures(tmp_path: Path) -> None:
     folder = Folder(tmp_path, validation_rows(100))
     folder.model = write_model(tmp_path / "nan", np.full(FEATURES, np.nan, np.float32), folder.manifest)
-    with pytest.raises(InvalidRecords, match=r"nan on the validation split .*, row 1: score is NaN"):
-        folder.evaluate()
+    put_in_store(folder.store, 1, TRUE_WEIGHTS, folder.manifest)
+    found = folder.evaluate(folder.store)
+    assert found.auc is found.log_loss is found.normalized_entropy is None
+    assert re.search(r"nan on .*/validation/part-00000.tfrecord, row 1: score is NaN", found.auc_reason)
+    assert found.log_loss_reason == found.auc_reason
+    assert found.champion.auc is not None
+    assert found.champion.auc_difference is None
+    assert found.sample == ()
+    assert read_evaluation(folder.out) == found
+
+
+def test_a_model_of_one_score_ranks_nothing_and_that_is_said(folder: Folder, tmp_path: Path) -> None:
+    folder.model = write_model(tmp_path / "flat", np.zeros(FEATURES, np.float32), folder.manifest)
+    found = folder.evaluate()
+    assert found.auc == 0.5
+    assert any("the same score, 0.5" in warning for warning in found.warnings)
+
+
+@pytest.mark.parametrize("processes", [1, 3])
+def test_workers_that_share_the_rows_find_the_same_to_the_last_bit(folder: Folder, tmp_path: Path, processes: int) -> None:
+    put_in_store(folder.store, 1, WEAK_WEIGHTS, folder.manifest)
+    alone = folder.evaluate(folder.store, batch_size=512)
+    config = EvaluateConfig(batch_size=512, processes=processes)
+    shared = evaluate(config, folder.model, folder.dataset, tmp_path / "other.json", folder.report, folder.store)
+    assert shared == alone
+
+
+def test_the_difference_to_the_champion_has_an_interval_that_holds_it(folder: Folder) -> None:
+    put_in_store(folder.store, 4, WEAK_WEIGHTS, folder.manifest)
+    found = folder.evaluate(folder.store).champion
+    assert 0.0 < found.auc_low < found.auc_difference < found.auc_high
+    assert found.p_value < 1e-6
+    assert found.log_loss_low < found.log_loss_difference < found.log_loss_high < 0.0
+    page = folder.report.read_text()
+    assert f"better than champion version 4 by {found.auc_difference:.4f} ± {found.auc_high - found.auc_difference:.4f} AUC" in page
+    assert "to say so would be wrong with p &lt; 0.0001" in page
+
+
+def test_a_model_is_as_good_as_itself(folder: Folder) -> None:
+    put_in_store(folder.store, 4, TRUE_WEIGHTS, folder.manifest)
+    found = folder.evaluate(folder.store).champion
+    assert (found.auc_low, found.auc_difference, found.auc_high, found.p_value) == (0.0, 0.0, 0.0, 0.5)
+    assert (found.log_loss_low, found.log_loss_difference, found.log_loss_high) == (0.0, 0.0, 0.0)
+    assert "as good as champion version 4" in folder.report.read_text()
+
+
+def test_a_champion_of_a_smaller_table_scores_what_it_knows(folder: Folder) -> None:
+    known = 40
+    put_in_store(folder.store, 2, WEAK_WEIGHTS[:known], folder.manifest, feature_size=known)
+    found = folder.evaluate(folder.store)
+    rows = folder.validation
+    seen = replace(rows, ids=np.where(rows.ids < known, rows.ids, 0), values=np.where(rows.ids < known, rows.values, 0))
+    assert found.champion.auc == pytest.approx(roc_auc_score(rows.labels, probabilities(WEAK_WEIGHTS, seen)), abs=1e-6)
+    assert any("knows 40 of 50 features" in warning for warning in found.warnings)
+
+
+def test_slices_are_measured_as_rows_of_their_own(folder: Folder, tmp_path: Path) -> None:
+    config = EvaluateConfig(slices=("field 1",))
+    found = evaluate(config, folder.model, folder.dataset, folder.out, folder.report, None).slices
+    rows, scores = folder.validation, probabilities(TRUE_WEIGHTS, folder.validation)
+    assert len(found) == 21  # the 20 most frequent of 50 ids, and the others
+    assert sum(part.rows for part in found) == ROWS
+    assert [part.rows for part in found[:20]] == sorted((part.rows for part in found[:20]), reverse=True)
+    named = [int(part.value.removeprefix("id ")) for part in found[:20]]
+    assert found[20].value == ""
+    for part, chosen in [
+        (found[0], rows.ids[:, 1] == named[0]),
+        (found[20], ~np.isin(rows.ids[:, 1], named)),
+    ]:
+        labels, own = rows.labels[chosen], scores[chosen]
+        assert (part.field, part.rows, part.positives) == ("field 1", len(labels), labels.sum())
+        assert part.auc == pytest.approx(roc_auc_score(labels, own), abs=1e-5)
+        assert part.log_loss == pytest.approx(log_loss(labels, own), abs=1e-6)
+        assert (part.click_rate, part.predicted) == pytest.approx((labels.mean(), own.mean()), abs=1e-6)
+    assert "all other values" in folder.report.read_text()
+
+
+def test_a_slice_by_an_unknown_field_is_refused(folder: Folder) -> None:
+    with pytest.raises(InvalidConfig, match="slice by 'field 7': the rows have no such field; did you mean field"):
+        evaluate(EvaluateConfig(slices=("field 7",)), folder.model, folder.dataset, folder.out, folder.report, None)
+    assert not folder.out.exists()
+
+
+def test_the_saved_model_gives_the_sampled_scores_again(folder: Folder) -> None:
+    found = folder.evaluate()
+    assert len(found.sample) == 64
+    ids, values = (np.array([getattr(row, name) for row in found.sample]) for name in ("ids", "values"))
+    assert [row.score for row in found.sample] == pytest.approx(load_scorer(folder.model)(ids, values).tolist(), abs=1e-6)
+
+
+def test_scratch_files_are_gone(folder: Folder) -> None:
+    folder.evaluate()
+    assert sorted(path.name for path in folder.out.parent.iterdir()) == ["evaluation.json", "report.html"]
 
 
 def damage(path: Path) -> None:
@@ -360,7 +458,9 @@ def test_files_outside_the_model_folder_are_refused(folder: Folder) -> None:
         folder.evaluate()
 
 
-@pytest.mark.parametrize("settings", [{"name": "../x"}, {"name": ""}, {"batch_size": 0}])
+@pytest.mark.parametrize(
+    "settings", [{"name": "../x"}, {"name": ""}, {"batch_size": 0}, {"confidence": 95.0}, {"processes": 0}, {"seed": -1}]
+)
 def test_settings_are_checked(settings: dict[str, Any]) -> None:
     with pytest.raises(InvalidConfig):
         EvaluateConfig(**settings)
