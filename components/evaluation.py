@@ -5,11 +5,14 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
+from components.distributions import TrainingData
 from components.documents import read_json, wrong_value
+from components.drift import Drift
 from components.errors import NotPromotable
 from components.storage import write_json_atomic
 
 FORMAT_VERSION = 1
+EVALUATION_JSON = "evaluation.json"
 Part = TypeVar("Part")
 
 
@@ -86,7 +89,8 @@ class Evaluation:
     """The whole document. A metric of None is undefined, and its reason says why; losses in nats a row.
 
     `calibration_ratio` is the mean prediction over the observed click rate, both of the whole traffic: 1 is right, 1.1 too high by
-    a tenth; None without a click. `average_precision` is None without one, too.
+    a tenth; None without a click. `average_precision` is None without one, too. `training_data` is what later days are compared
+    with if this model becomes the champion; `drift` is that of its training rows against the champion's of now.
     """
 
     format_version: int = FORMAT_VERSION
@@ -108,10 +112,13 @@ class Evaluation:
     confidence: float = 0.95
     calibration_ratio: float | None = None
     average_precision: float | None = None
+    roc_thresholds: tuple[float, ...] = ()
     precision_recall: tuple[tuple[float, float], ...] = ()
     score_histogram: tuple[ScoreBin, ...] = ()
     slices: tuple[Slice, ...] = ()
     sample: tuple[SampledRow, ...] = ()
+    training_data: TrainingData | None = None
+    drift: Drift | None = None
 
 
 def write_evaluation(path: Path, evaluation: Evaluation) -> None:

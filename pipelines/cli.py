@@ -43,8 +43,20 @@ def name_option(command: Command) -> Command:
     return click.option("--name", default="deepfm", help="the model's name in the store")(command)
 
 
+def slices_option(command: Command) -> Command:
+    words = "measure by the values of these fields, too; names, separated by commas"
+    return click.option("--slices", default="", metavar="FIELDS", help=words)(command)
+
+
+def limits_option(command: Command) -> Command:
+    return click.option(
+        "--data-limits", default="{}", metavar="JSON", help="what a day's rows must keep to (components/data_check.py)"
+    )(command)
+
+
 def check_options(**options: Any) -> None:
     """Refuse before the first step what a later one would refuse after hours of work."""
+    from components.data_check import read_limits
     from components.plan import direct_plan
     from components.profile_utilization.step import ProfileConfig
     from components.promote.step import PromoteConfig
@@ -57,6 +69,7 @@ def check_options(**options: Any) -> None:
     if options["strategy"]:
         direct_plan(options["strategy"], settings)
     PromoteConfig(**of("name", "margin", "require_promotion"))
+    read_limits(options["data_limits"])
 
 
 @main.command()
@@ -187,16 +200,51 @@ def train(
 
 
 @main.command()
+@click.argument("dataset", type=FOLDER)
+@click.argument("store", type=FOLDER)
+@name_option
+@limits_option
+def check(dataset: Path, store: Path, name: str, data_limits: str) -> None:
+    """Refuse DATASET if no model should be trained on it, by what the champion in STORE was trained on."""
+    from components.data_check import check_data, read_limits
+
+    drift = check_data(read_limits(data_limits), dataset, store, name)
+    if drift is None:
+        click.echo(f"{dataset}: fit to train on; there is no champion whose data to compare with")
+        return
+    new = drift.reason if drift.new_id_rate is None else f"{drift.new_id_rate:.2%} of the ids are new"
+    click.echo(
+        f"{dataset}: fit to train on; {drift.rows:,} training rows, champion version {drift.champion_version} had "
+        f"{drift.champion_rows:,}; {new}; {len(drift.shifted)} of {len(drift.fields)} fields have changed much"
+    )
+
+
+@main.command()
 @click.argument("model", type=FOLDER)
 @click.argument("dataset", type=FOLDER)
 @click.argument("out", type=FOLDER)
 @click.option("--store", type=FOLDER, help="model store with the champion to compare with")
+@click.option("--champion-dataset", type=FOLDER, help="the same rows by the champion's transform, where it encodes otherwise")
+@slices_option
+@click.option("--confidence", type=float, default=0.95, help="of the intervals of the difference to the champion")
+@click.option("--processes", type=int, default=1, help="processes that score, each with all CPUs")
 @name_option
-def evaluate(model: Path, dataset: Path, out: Path, store: Path | None, name: str) -> None:
+def evaluate(
+    model: Path,
+    dataset: Path,
+    out: Path,
+    store: Path | None,
+    champion_dataset: Path | None,
+    slices: str,
+    confidence: float,
+    processes: int,
+    name: str,
+) -> None:
     """Score MODEL on the validation split of DATASET; writes OUT/evaluation.json and OUT/report.html."""
     from components.evaluate import step
 
-    found = step.evaluate(step.EvaluateConfig(name=name), model, dataset, out / "evaluation.json", out / "report.html", store)
+    config = step.EvaluateConfig(name=name, slices=step.names_of(slices), confidence=confidence, processes=processes)
+    found = step.evaluate(config, model, dataset, out / "evaluation.json", out / "report.html", store, champion_dataset)
     auc = f"AUC {found.auc:.6f}" if found.auc is not None else f"AUC undefined: {found.auc_reason}"
     click.echo(f"{out / 'evaluation.json'}: {auc}, {found.rows:,} rows")
 
@@ -269,6 +317,8 @@ def compile(out: Path) -> None:
 @click.option("--warm-start/--no-warm-start", default=False, help="begin with the weights of the champion in the store")
 @click.option("--profile-budget-s", type=float, default=45.0, help="seconds for all probes of profile_utilization")
 @name_option
+@slices_option
+@limits_option
 @click.option("--margin", type=float, default=0.002, help="AUC that a model may lack to the champion")
 @click.option("--require-promotion", is_flag=True, help="fail when the gate stays shut")
 @click.option("--pipeline", type=FILE, help="run this compiled YAML instead of compiling the installed code")

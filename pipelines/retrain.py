@@ -26,6 +26,7 @@ def retrain(
     jobs: str,
     store: str,
     preprocessing: str = '{"format": "criteo"}',
+    data_limits: str = "{}",
     model: str = Learning.model,
     own_model: str = Learning.own_model,
     embedding_size: int = Learning.embedding_size,
@@ -51,6 +52,7 @@ def retrain(
     strategy: str = "",
     warm_start: bool = False,
     name: str = "deepfm",
+    slices: str = "",
     margin: float = 0.002,
     require_promotion: bool = False,
 ) -> None:
@@ -59,12 +61,14 @@ def retrain(
     Args:
         store: folder of the model store.
         preprocessing: a JSON object of the fields of PreprocessConfig, its own seed among them; what is left out has its default.
+        data_limits: a JSON object of the fields of DataLimits: what training rows must keep to, or the run stops before training.
         model to ftrl_l2: see components.learning; `deep_layers` and `dropout` are numbers separated by commas.
         warm_start: begin with the champion's weights, if there is one.
+        slices: fields by whose values evaluate measures the rows apart, separated by commas.
         strategy: single, horovod or parameter_server to force one; empty to let the ladder choose.
     """
     run_id = dsl.PIPELINE_JOB_ID_PLACEHOLDER
-    data = preprocess(inputs=inputs, settings=preprocessing)
+    data = preprocess(inputs=inputs, settings=preprocessing, store=store, name=name, data_limits=data_limits)
     profiled = profile_utilization(
         dataset=data.outputs["dataset"],
         model=model,
@@ -104,7 +108,7 @@ def retrain(
         jobs=jobs,
         run_id=run_id,
     )
-    evaluated = evaluate(model=trained.outputs["model"], dataset=data.outputs["dataset"], store=store, name=name)
+    evaluated = evaluate(model=trained.outputs["model"], dataset=data.outputs["dataset"], store=store, name=name, slices=slices)
     promoted = promote(
         model=trained.outputs["model"],
         evaluation=evaluated.outputs["evaluation"],

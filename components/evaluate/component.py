@@ -11,18 +11,28 @@ def evaluate(
     dataset: dsl.Input[dsl.Dataset],
     store: str,
     name: str,
+    slices: str,
     evaluation: dsl.Output[dsl.Artifact],
     metrics: dsl.Output[dsl.Metrics],
+    classification: dsl.Output[dsl.ClassificationMetrics],
     report: dsl.Output[dsl.HTML],
 ) -> None:
-    """Exact metrics of the model, and of the champion on the same rows."""
+    """Exact metrics of the model, and of the champion on the same rows.
+
+    Args:
+        slices: names of fields, separated by commas, by whose values the rows are measured apart.
+    """
     from pathlib import Path
 
     from components.evaluate import step
 
-    config = step.EvaluateConfig(name=name)
+    config = step.EvaluateConfig(name=name, slices=step.names_of(slices))
     found = step.evaluate(config, Path(model.path), Path(dataset.path), Path(evaluation.path), Path(report.path), Path(store))
     # KFP takes finite numbers only; an undefined metric is left out.
-    for key in ("auc", "log_loss", "normalized_entropy"):
+    for key in ("auc", "log_loss", "normalized_entropy", "average_precision", "calibration_ratio"):
         if getattr(found, key) is not None:
             metrics.log_metric(key, getattr(found, key))
+    if found.champion is not None and found.champion.auc_difference is not None:
+        metrics.log_metric("auc_difference_to_champion", found.champion.auc_difference)
+    if found.roc:
+        classification.log_roc_curve([x for x, _ in found.roc], [y for _, y in found.roc], list(found.roc_thresholds))

@@ -174,10 +174,10 @@ def measure(ranking: Ranking, sums: Sums) -> Metrics:
     )
 
 
-def roc_points(ranking: Ranking) -> tuple[tuple[float, float], ...]:
-    """(false positive rate, true positive rate) from (0, 0) to (1, 1), at most CURVE_POINTS spread evenly along the curve.
+def roc_points(ranking: Ranking) -> tuple[tuple[float, float, float], ...]:
+    """(false positive rate, true positive rate, score from which on a row counts as a click), at most CURVE_POINTS spread evenly.
 
-    Empty when a class is missing.
+    From (0, 0) to (1, 1); empty when a class is missing.
     """
     clicks, others = len(ranking.positives), len(ranking.negatives)
     if not clicks or not others:
@@ -188,8 +188,10 @@ def roc_points(ranking: Ranking) -> tuple[tuple[float, float], ...]:
         return above / others, (clicks - np.searchsorted(ranking.positives, scores_K)) / clicks
 
     along_K = np.linspace(0.0, 2.0, CURVE_POINTS)[1:]
-    chosen = largest_with(lambda scores_K: np.add(*rates(scores_K)) >= along_K, len(along_K))
-    return ((0.0, 0.0), *_points(*rates(np.unique(chosen)[::-1])))
+    chosen = np.unique(largest_with(lambda scores_K: np.add(*rates(scores_K)) >= along_K, len(along_K)))[::-1]
+    fpr, tpr = rates(chosen)
+    # No score is above 1, so that none is a click from just above it on; a threshold of infinity, which others give, is no number.
+    return ((0.0, 0.0, 1.0), *zip(fpr.tolist(), tpr.tolist(), chosen.tolist(), strict=True))
 
 
 def precision_recall_points(ranking: Ranking) -> tuple[tuple[float, float], ...]:

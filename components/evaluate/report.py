@@ -1,5 +1,6 @@
 """The page about one evaluation, its one-line summary, and the comparison with the champion in one sentence."""
 
+from components.drift import SHIFTED, Drift
 from components.evaluation import ChampionScore, Evaluation
 from components.model_files import ModelCard
 from components.reports import Page
@@ -57,6 +58,8 @@ def evaluation_page(name: str, evaluation: Evaluation, card: ModelCard) -> Page:
     _scores(page, evaluation)
     if evaluation.slices:
         _slices(page, evaluation)
+    if evaluation.drift:
+        _drift(page, evaluation.drift)
     page.section("The model")
     page.table(
         ["what", "value"],
@@ -134,3 +137,27 @@ def _slices(page: Page, evaluation: Evaluation) -> None:
             for part in evaluation.slices
         ],
     )
+
+
+def _drift(page: Page, drift: Drift) -> None:
+    """The day's training rows against those of the champion, the fields that changed most first."""
+    page.section("Drift of the training data")
+    new = drift.reason if drift.new_id_rate is None else f"{drift.new_id_rate:.3%}"
+    page.table(
+        ["training rows", "this model", f"champion version {drift.champion_version}"],
+        [
+            ["rows", f"{drift.rows:,}", f"{drift.champion_rows:,}"],
+            ["click rate, of the whole traffic", f"{drift.click_rate:.3%}", f"{drift.champion_click_rate:.3%}"],
+            ["ids new to the champion", new, ""],
+        ],
+    )
+    if drift.fields:
+        page.paragraph(
+            f"Population stability index by field: 0 where both are alike; {len(drift.shifted)} of {len(drift.fields)} fields are "
+            f"above {SHIFTED:g}, which is much."
+        )
+        most = sorted(drift.fields, key=lambda field: -field.psi)[:30]
+        page.table(
+            ["field", "stability index", "rows with a new id"],
+            [[field.field, f"{field.psi:.4f}", f"{field.new_ids:.3%}"] for field in most],
+        )

@@ -9,6 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from components.champion import check_name, read_champion
+from components.data_check import champion_data
+from components.distributions import training_data
+from components.drift import drift_of
 from components.errors import InvalidConfig
 from components.evaluate.metrics import (
     calibration,
@@ -57,6 +60,11 @@ class EvaluateConfig:
                 raise InvalidConfig(f"{name} {getattr(self, name)}: at least {least} is needed")
 
 
+def names_of(text: str) -> tuple[str, ...]:
+    """The names in a text that separates them by commas."""
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
 def evaluate(
     config: EvaluateConfig,
     model: Path,
@@ -102,6 +110,12 @@ def evaluate(
     if rival and rival.feature_size < manifest.schema.feature_size:
         known = f"{rival.feature_size:,} of {manifest.schema.feature_size:,} features"
         found = replace(found, warnings=(*found.warnings, f"{rival.name} knows {known}; the others count as absent for it"))
+    against = champion_data(store, config.name) if store else None
+    found = replace(
+        found,
+        training_data=training_data(dataset, manifest),
+        drift=drift_of(dataset, manifest, *against) if against else None,
+    )
     write_evaluation(out, found)
     write_report(report, evaluation_page(config.name, found, card))
     log.info("evaluated %s: %s", model, headline(found))
@@ -135,6 +149,7 @@ def _evaluation(scored: Scored, rankings: Sequence[Ranking], manifest: Manifest,
     if problem:
         return empty
     ranking, metrics = rankings[0], measure(rankings[0], scored.sums[0])
+    curve = roc_points(ranking)
     scores = ranking.at_rank(np.array([0, ranking.rows - 1]))
     if scores[0] == scores[1]:
         warnings = (*warnings, f"the model gives every row the same score, {scores[0]:.6g}: it tells no row from another")
@@ -145,7 +160,8 @@ def _evaluation(scored: Scored, rankings: Sequence[Ranking], manifest: Manifest,
         log_loss=metrics.log_loss,
         normalized_entropy=metrics.normalized_entropy,
         warnings=warnings,
-        roc=roc_points(ranking),
+        roc=tuple((x, y) for x, y, _ in curve),
+        roc_thresholds=tuple(threshold for _, _, threshold in curve),
         calibration=calibration(ranking),
         calibration_ratio=metrics.calibration_ratio,
         average_precision=metrics.average_precision,

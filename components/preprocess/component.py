@@ -9,19 +9,27 @@ from components.images import STEPS
 def preprocess(
     inputs: str,
     settings: str,
+    store: str,
+    name: str,
+    data_limits: str,
     dataset: dsl.Output[dsl.Dataset],
     report: dsl.Output[dsl.HTML],
 ) -> None:
-    """Raw click logs into a dataset.
+    """Raw click logs into a dataset, which is refused if no model should be trained on it.
 
     Args:
         inputs: a JSON list of paths, folders and globs.
         settings: a JSON object of the fields of PreprocessConfig, see components/preprocess/settings.py.
+        store, name: model store, and the name of the model whose champion's training data the rows are compared with.
+        data_limits: a JSON object of the fields of DataLimits, see components/data_check.py.
     """
     import json
     from pathlib import Path
 
+    from components.data_check import check_data, read_limits
     from components.preprocess.settings import read_settings
     from components.preprocess.step import preprocess as run
 
+    limits = read_limits(data_limits)
     run(read_settings(settings), json.loads(inputs), Path(dataset.path), Path(report.path))
+    check_data(limits, Path(dataset.path), Path(store), name)

@@ -100,13 +100,16 @@ def test_the_roc_lies_on_that_of_scikit_learn() -> None:
     random = np.random.default_rng(1)
     scores = random.beta(1.0, 30.0, 20_000).astype(np.float32)
     labels = (random.random(20_000) < scores).astype(np.float64)
-    points = roc_points(ranked(labels, scores))
+    curve = roc_points(ranked(labels, scores))
+    points = [(x, y) for x, y, _ in curve]
     fpr, tpr, _ = sklearn_metrics.roc_curve(labels, scores, drop_intermediate=False)
     exact = set(zip(fpr.tolist(), tpr.tolist(), strict=True))
     assert len(points) <= 200
     assert points[0] == (0.0, 0.0)
     assert points[-1] == (1.0, 1.0)
-    assert list(points) == sorted(points)
+    assert points == sorted(points)
+    x, y, threshold = curve[100]
+    assert (x, y) == ((scores[labels == 0] >= threshold).mean(), (scores[labels == 1] >= threshold).mean())
     assert all(min(abs(x - u) + abs(y - v) for u, v in exact) < 1e-12 for x, y in points[::20])
     assert sklearn_metrics.auc(*zip(*points, strict=True)) == pytest.approx(exact_auc(ranked(labels, scores)), abs=2e-3)
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import re
 import shutil
 from dataclasses import replace
@@ -10,10 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from kfp import dsl
 from sklearn.metrics import log_loss, roc_auc_score
 
 from components.champion import Champion, champion_model, write_champion
 from components.errors import InvalidConfig, NotPromotable
+from components.evaluate.component import evaluate as component
 from components.evaluate.step import EvaluateConfig, evaluate
 from components.evaluation import read_evaluation
 from components.manifest import Manifest, Split, Statistics, manifest_digest, write_manifest
@@ -418,6 +421,28 @@ def test_the_saved_model_gives_the_sampled_scores_again(folder: Folder) -> None:
     assert len(found.sample) == 64
     ids, values = (np.array([getattr(row, name) for row in found.sample]) for name in ("ids", "values"))
     assert [row.score for row in found.sample] == pytest.approx(load_scorer(folder.model)(ids, values).tolist(), abs=1e-6)
+
+
+def test_kfp_gets_finite_metrics_and_a_curve_of_at_most_200_points(folder: Folder, tmp_path: Path) -> None:
+    put_in_store(folder.store, 4, WEAK_WEIGHTS, folder.manifest)
+    kinds = {"evaluation": dsl.Artifact, "metrics": dsl.Metrics, "classification": dsl.ClassificationMetrics, "report": dsl.HTML}
+    outputs = {name: kind(name=name, uri=str(tmp_path / "kfp" / name)) for name, kind in kinds.items()}
+    component.python_func(
+        model=dsl.Model(uri=str(folder.model)),
+        dataset=dsl.Dataset(uri=str(folder.dataset)),
+        store=str(folder.store),
+        name="deepfm",
+        slices=" field 0, field 2",
+        **outputs,
+    )
+    found = read_evaluation(tmp_path / "kfp" / "evaluation")
+    assert {part.field for part in found.slices} == {"field 0", "field 2"}
+    logged = outputs["metrics"].metadata
+    assert (logged["auc"], logged["auc_difference_to_champion"]) == (found.auc, found.champion.auc_difference)
+    curve = outputs["classification"].metadata["confidenceMetrics"]
+    assert 50 < len(curve) <= 200
+    assert all(math.isfinite(number) for point in curve for number in point.values())
+    assert (curve[0]["falsePositiveRate"], curve[-1]["recall"]) == (0.0, 1.0)
 
 
 def test_scratch_files_are_gone(folder: Folder) -> None:

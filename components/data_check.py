@@ -1,0 +1,125 @@
+"""Whether a day's data are fit to train on, by what the champion was trained on: asked right after preprocess.
+
+check_data(DataLimits(), Path("dataset"), Path("models"), "deepfm")
+"""
+
+import json
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+from components.champion import champion_model, read_champion
+from components.distributions import TrainingData, traffic_click_rate
+from components.documents import settings_of
+from components.drift import SHIFTED, Drift, drift_of
+from components.errors import InvalidConfig, InvalidRecords
+from components.evaluation import EVALUATION_JSON, read_evaluation
+from components.manifest import Manifest, read_manifest
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataLimits:
+    """What a day's training rows must keep to.
+
+    Attributes:
+        least_rows: training rows, with or without a champion.
+        least_share: of the champion's number of training rows. 0 asks for nothing.
+        click_rate_factor: how many times the champion's click rate may be the day's, or the other way round.
+        most_new_ids: share of ids that the champion never saw.
+        most_shifted: share of fields whose population stability index is above 0.25. Not one field: a date changes every day.
+    """
+
+    least_rows: int = 2
+    least_share: float = 0.6
+    click_rate_factor: float = 3.0
+    most_new_ids: float = 0.5
+    most_shifted: float = 0.5
+
+    def __post_init__(self) -> None:
+        if self.least_rows < 0:
+            raise InvalidConfig(f"least_rows {self.least_rows}: must not be negative")
+        if not self.click_rate_factor >= 1.0:
+            raise InvalidConfig(f"click_rate_factor {self.click_rate_factor}: at least 1 is needed")
+        for name in ("least_share", "most_new_ids", "most_shifted"):
+            if not 0.0 <= getattr(self, name) <= 1.0:
+                raise InvalidConfig(f"{name} {getattr(self, name)}: a share in 0..1 is expected")
+
+
+def read_limits(text: str) -> DataLimits:
+    """The limits of a JSON object of their fields; what is left out has its default.
+
+    Raises:
+        InvalidConfig: not JSON, an unknown key, or a value out of its range.
+    """
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidConfig(f'data_limits {text[:80]!r}: not JSON ({error}); such as {{"least_share": 0.5}}') from error
+    return settings_of(DataLimits, document, "data_limits")
+
+
+def champion_data(store: Path, name: str) -> tuple[int, TrainingData] | None:
+    """The champion's version and what it was trained on; None where there is no champion, or it was evaluated before that was kept.
+
+    Raises:
+        NotPromotable: champion.json or its evaluation is damaged.
+    """
+    champion = read_champion(store, name)
+    if champion is None:
+        return None
+    path = champion_model(store, champion).parent / EVALUATION_JSON
+    data = read_evaluation(path).training_data if path.is_file() else None
+    if data is None:
+        log.warning("%s: does not say what champion version %d was trained on; drift is not known", path, champion.version)
+        return None
+    return champion.version, data
+
+
+def check_data(limits: DataLimits, dataset: Path, store: Path, name: str) -> Drift | None:
+    """Refuse data that no model should be trained on tonight; the champion stays.
+
+    Returns:
+        The drift against the champion's training data; None without a champion to compare with.
+    Raises:
+        InvalidRecords: too few rows, one class only, or rows unlike those that the champion was trained on, in one sentence.
+    """
+    manifest = read_manifest(dataset)
+    found = champion_data(store, name)
+    drift = drift_of(dataset, manifest, *found) if found else None
+    if problem := _broken(limits, manifest) or (_unlike(limits, drift) if drift else ""):
+        stays = f"; champion version {drift.champion_version} stays" if drift else ""
+        raise InvalidRecords(f"{dataset}: {problem}{stays}; look at the day's files, or change --data-limits")
+    return drift
+
+
+def _broken(limits: DataLimits, manifest: Manifest) -> str:
+    split = manifest.train
+    if split.examples < limits.least_rows:
+        return f"{split.examples:,} training rows, {limits.least_rows:,} are the least"
+    if traffic_click_rate(manifest) in (0.0, 1.0):
+        return f"training rows are of one class ({split.positives:,} clicks of {split.examples:,}), so that nothing can be learned"
+    return ""
+
+
+def _unlike(limits: DataLimits, drift: Drift) -> str:
+    if drift.rows < limits.least_share * drift.champion_rows:
+        share = f"{drift.rows / drift.champion_rows:.0%} of the champion's {drift.champion_rows:,}"
+        return f"{drift.rows:,} training rows, {share}; {limits.least_share:.0%} is the least"
+    low, high = sorted((drift.click_rate, drift.champion_click_rate))
+    if high > limits.click_rate_factor * low:
+        return (
+            f"a click rate of {drift.click_rate:.3%}, the champion's data had {drift.champion_click_rate:.3%}; "
+            f"a factor of {limits.click_rate_factor:g} is the most"
+        )
+    if drift.new_id_rate is not None and drift.new_id_rate > limits.most_new_ids:
+        return f"{drift.new_id_rate:.0%} of the ids are new to the champion; {limits.most_new_ids:.0%} is the most"
+    shifted = drift.shifted
+    if len(shifted) > limits.most_shifted * max(len(drift.fields), 1):
+        named = ", ".join(f"{field.field} {field.psi:.2f}" for field in shifted[:3])
+        return (
+            f"{len(shifted)} of {len(drift.fields)} fields have changed (stability index above {SHIFTED:g}: {named} ...); "
+            f"{limits.most_shifted:.0%} of them is the most"
+        )
+    return ""
