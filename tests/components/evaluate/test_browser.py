@@ -1,0 +1,218 @@
+"""The page in a real browser, over Chromium's debugging pipe: nothing in its console, and readable at 1280 pixels."""
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import pytest
+
+from components.drift import Drift, FieldDrift
+from components.evaluate.metrics import calibration, measure, precision_recall_points, roc_points, score_histogram, sums_of
+from components.evaluate.ranking import ranked
+from components.evaluate.report import evaluation_page
+from components.evaluation import ChampionScore, Evaluation, Slice
+from components.model_files import ModelCard
+from components.reports import write_report
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium here; apt-get install chromium")
+WIDTH, HEIGHT = 1280, 800
+
+
+class Browser:
+    """One page of a headless Chromium. Commands go through fd 3, answers and events come through fd 4, a zero byte after each."""
+
+    def __init__(self, commands: BinaryIO, answers: BinaryIO) -> None:
+        self._commands, self._answers, self._number, self._session = commands, answers, 0, ""
+        self.events: list[dict[str, Any]] = []
+        target = self.ask("Target.createTarget", url="about:blank")["targetId"]
+        self._session = self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            self.ask(f"{domain}.enable")
+        self.ask("Emulation.setDeviceMetricsOverride", width=WIDTH, height=HEIGHT, deviceScaleFactor=1, mobile=False)
+
+    def ask(self, method: str, **parameters: Any) -> dict[str, Any]:
+        self._number += 1
+        message = {"id": self._number, "method": method, "params": parameters}
+        self._commands.write(json.dumps({**message, "sessionId": self._session} if self._session else message).encode() + b"\0")
+        while (answer := self._message()).get("id") != self._number:
+            self.events.append(answer)
+        assert "error" not in answer, answer
+        return dict(answer["result"])
+
+    def _message(self) -> dict[str, Any]:
+        content = bytearray()
+        while (byte := self._answers.read(1)) != b"\0":
+            assert byte, "Chromium has ended"
+            content += byte
+        return dict(json.loads(content))
+
+    def open(self, path: Path) -> None:
+        self.events.clear()
+        self.ask("Page.navigate", url=path.as_uri())
+        while not any(event["method"] == "Page.loadEventFired" for event in self.events):
+            self.events.append(self._message())
+
+    def value(self, script: str) -> Any:
+        return self.ask("Runtime.evaluate", expression=script, returnByValue=True)["result"].get("value")
+
+    def complaints(self) -> list[dict[str, Any]]:
+        """What stands in the console, and requests for anything but the page."""
+        wrong = ("Log.entryAdded", "Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Network.loadingFailed")
+        asked = [event for event in self.events if event["method"] == "Network.requestWillBeSent"]
+        return [event for event in self.events if event["method"] in wrong] + asked[1:]
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    profile = tmp_path_factory.mktemp("chromium")
+    (their_in, our_out), (our_in, their_out) = os.pipe(), os.pipe()
+    options = ["--headless=new", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe", f"--user-data-dir={profile}"]
+    # Chromium knows the pipe by the numbers 3 and 4, which are taken here; a shell gives them to it and then is Chromium.
+    command = ["/bin/bash", "-c", f'exec "$0" "$@" 3<&{their_in} 4>&{their_out}', str(CHROMIUM), *options]
+    process = subprocess.Popen(command, pass_fds=[their_in, their_out], stderr=subprocess.DEVNULL, start_new_session=True)
+    os.close(their_in)
+    os.close(their_out)
+    with os.fdopen(our_out, "wb", buffering=0) as commands, os.fdopen(our_in, "rb") as answers:
+        try:
+            yield Browser(commands, answers)
+        finally:
+            process.terminate()
+            process.wait(timeout=20)
+
+
+def full_evaluation() -> Evaluation:
+    """Everything that a page may show, with values as wide as they come."""
+    random = np.random.default_rng(1)
+    scores = random.beta(1.0, 30.0, 20_000).astype(np.float32)
+    labels = (random.random(20_000) < scores).astype(np.float32)
+    ranking, sums = ranked(labels, scores), sums_of(labels, scores)
+    metrics = measure(ranking, sums)
+    part = Slice(
+        field="a_column_with_a_long_name",
+        value="https://example.org/" + "a" * 300,
+        rows=123_456_789,
+        positives=1,
+        click_rate=0.00001,
+        predicted=0.5,
+        auc=None,
+        auc_reason="no positive rows (0 of 123,456,789)",
+        log_loss=0.4,
+    )
+    drift = Drift(
+        champion_version=3,
+        rows=123_456_789,
+        champion_rows=120_000_000,
+        click_rate=0.03,
+        champion_click_rate=0.031,
+        new_id_rate=0.01,
+        fields=tuple(FieldDrift(field=f"C{number}", psi=0.01 * number, new_ids=0.001 * number) for number in range(39)),
+    )
+    return Evaluation(
+        rows=sums.rows,
+        positives=sums.positives,
+        click_rate=sums.click_rate,
+        auc=metrics.auc,
+        auc_reason="",
+        log_loss=metrics.log_loss,
+        log_loss_reason="",
+        normalized_entropy=metrics.normalized_entropy,
+        constant_log_loss=metrics.constant_log_loss,
+        model_digest="a" * 64,
+        data_digest="d" * 64,
+        champion=ChampionScore(
+            version=3,
+            auc=0.7,
+            auc_reason="",
+            log_loss=0.15,
+            auc_difference=0.0021,
+            auc_low=0.0013,
+            auc_high=0.0029,
+            p_value=0.0004,
+            log_loss_difference=-0.001,
+            log_loss_low=-0.002,
+            log_loss_high=-0.0001,
+        ),
+        warnings=("3 rows rejected <script>alert('markup in a warning')</script>", "w" * 400),
+        roc=tuple((x, y) for x, y, _ in roc_points(ranking)),
+        calibration=calibration(ranking),
+        calibration_ratio=metrics.calibration_ratio,
+        average_precision=metrics.average_precision,
+        precision_recall=precision_recall_points(ranking),
+        score_histogram=score_histogram(ranking),
+        slices=(part,) * 60,
+        drift=drift,
+    )
+
+
+CARD = ModelCard(
+    strategy="horovod",
+    rank=0,
+    world_size=8,
+    step=1_000_000,
+    examples=1_000_000_000,
+    field_size=39,
+    feature_size=200_052,
+    id_base=0,
+    data_digest="d" * 64,
+    config={},
+    parameter_checksum="00",
+    ranks_agreed=True,
+    metrics={},
+    files=(),
+    negative_sampling_rate=0.1,
+)
+BARE = replace(
+    full_evaluation(),
+    auc=None,
+    auc_reason="deepfm on validation/part-00000.tfrecord, row 1: score is NaN, a probability in 0..1 is expected; train again",
+    champion=None,
+    roc=(),
+    calibration=(),
+    precision_recall=(),
+    score_histogram=(),
+    slices=(),
+    drift=None,
+)
+
+
+@pytest.mark.parametrize("evaluation", [full_evaluation(), BARE], ids=["everything", "undefined"])
+def test_the_page_is_readable_and_says_nothing_in_the_console(browser: Browser, tmp_path: Path, evaluation: Evaluation) -> None:
+    path = tmp_path / "report.html"
+    write_report(path, evaluation_page("deepfm", evaluation, CARD))
+    browser.open(path)
+    assert browser.complaints() == []
+    assert path.stat().st_size < 1_000_000
+    assert browser.value("document.documentElement.scrollWidth") <= WIDTH
+    # Letters of at least 12 pixels, and no part of a chart outside of it.
+    sizes = "[...document.querySelectorAll('p, td, th')].map(e => parseFloat(getComputedStyle(e).fontSize))"
+    assert min(browser.value(sizes)) >= 12
+    charts = browser.value(
+        "[...document.querySelectorAll('svg')].map(s => { const b = s.getBoundingClientRect();"
+        " return [...s.querySelectorAll('text, polyline, rect')].every(t => { const r = t.getBoundingClientRect();"
+        " return r.left >= b.left - 1 && r.right <= b.right + 1 && r.top >= b.top - 1 && r.bottom <= b.bottom + 1; }) })"
+    )
+    assert charts == [True] * (4 if evaluation.auc else 0)
+    text = browser.value("document.body.innerText")
+    if evaluation.auc:
+        assert (
+            "better than champion version 3 by 0.0021 ± 0.0008 AUC (95% interval); to say so would be wrong with p = 0.0004" in text
+        )
+        assert "<script>alert('markup in a warning')</script>" in text
+    else:
+        assert "row 1: score is NaN" in text
+
+
+def test_a_complaint_would_be_seen(browser: Browser, tmp_path: Path) -> None:
+    """The check itself: a page with an error, and with something to fetch, has complaints."""
+    path = tmp_path / "bad.html"
+    path.write_text("<script>console.error('wrong')</script><img src='missing.png'><p>text</p>")
+    browser.open(path)
+    methods = {event["method"] for event in browser.complaints()}
+    assert {"Runtime.consoleAPICalled", "Network.requestWillBeSent"} <= methods
