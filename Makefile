@@ -36,7 +36,7 @@ images: ## build the container images
 	$(call LATER,the images come with a later issue; nothing was built)
 
 bench: .venv/.base ## measure: preprocess, step, input, models, methods, Horovod, parameter servers, large tables, peers (TORCH_PYTHON=...); half an hour
-	@for each in preprocess train_step input_pipeline models methods towers horovod_scaling parameter_servers table_size peers; do \
+	@for each in preprocess train_step input_pipeline models methods towers horovod_scaling parameter_servers table_size evaluate gate_power peers; do \
 	  echo; echo "== $$each"; $(BIN)/python tests/benchmarks/$$each.py 2> .venv/bench.log || { tail -n 20 .venv/bench.log >&2; exit 1; }; \
 	done
 

@@ -53,7 +53,7 @@ def merge(rows: int, folder: Path) -> str:
 
 
 def ctrflow(*arguments: Any) -> None:
-    command = [sys.executable, "-m", "pipelines.command", *map(str, arguments)]
+    command = [sys.executable, "-m", "pipelines.cli", *map(str, arguments)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
