@@ -25,6 +25,7 @@ IDS_KEPT = 30
 VALUE_BINS = 10
 # Of ids that stand in the rows, one bit each is kept; those of larger tables share bits, so that some new ids look known.
 _MOST_BITS = 1 << 23
+_MOST_COUNTERS = 1 << 22
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +88,7 @@ def training_data(dataset: Path, manifest: Manifest) -> TrainingData:
         click_rate=traffic_click_rate(manifest),
         encodes=encoding_of(dataset),
         sampled=len(sample),
-        fields=tuple(_field(name, sample.ids[:, place], sample.values[:, place]) for place, name in enumerate(names)),
+        fields=tuple(_field(name, sample.ids[:, place].copy(), sample.values[:, place].copy()) for place, name in enumerate(names)),
         seen=base64.b64encode(zlib.compress(np.packbits(seen).tobytes())).decode(),
     )
 
@@ -109,7 +110,11 @@ def sampled_rows(dataset: Path, manifest: Manifest, rows: int = SAMPLED_ROWS) ->
 def counted_as(field: FieldCounts, ids_B: NDArray[np.int64], values_B: NDArray[np.float32]) -> FieldCounts:
     """Other rows, counted by the ids and edges of this field."""
     kept = np.array(field.ids, np.int64)
-    counts = [int(np.count_nonzero(ids_B == each)) for each in kept]
+    # The field's ids in ascending order, and the last place for all others.
+    order = np.argsort(kept)
+    at_B = np.searchsorted(kept[order], ids_B).clip(max=max(len(kept) - 1, 0))
+    hits = np.bincount(at_B[kept[order][at_B] == ids_B] if len(kept) else at_B[:0], minlength=len(kept))
+    counts = hits[np.argsort(order)].tolist()
     values = _value_counts(values_B[ids_B == kept[0]], field.edges) if field.edges else ()
     return FieldCounts(
         name=field.name, ids=field.ids, counts=(*counts, len(ids_B) - sum(counts)), edges=field.edges, value_counts=values
@@ -117,7 +122,7 @@ def counted_as(field: FieldCounts, ids_B: NDArray[np.int64], values_B: NDArray[n
 
 
 def _field(name: str, ids_B: NDArray[np.int64], values_B: NDArray[np.float32]) -> FieldCounts:
-    ids, counts = np.unique(ids_B, return_counts=True)
+    ids, counts = _counted(ids_B)
     kept = ids[np.lexsort((ids, -counts))][:IDS_KEPT]
     edges: tuple[float, ...] = ()
     if len(kept) and len(values := values_B[ids_B == kept[0]]):
@@ -125,6 +130,17 @@ def _field(name: str, ids_B: NDArray[np.int64], values_B: NDArray[np.float32]) -
         edges = edges if values.min() < values.max() else ()
     bare = FieldCounts(name=name, ids=tuple(kept.tolist()), counts=(), edges=edges, value_counts=())
     return counted_as(bare, ids_B, values_B)
+
+
+def _counted(ids_B: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The ids, ascending, and how many rows have each."""
+    low = int(ids_B.min()) if len(ids_B) else 0
+    if len(ids_B) and int(ids_B.max()) - low < _MOST_COUNTERS:
+        # Counted in place where ids lie close together: sorting takes ten times as long.
+        counts = np.bincount(ids_B - low)
+        ids = np.flatnonzero(counts)
+        return ids + low, counts[ids]
+    return np.unique(ids_B, return_counts=True)
 
 
 def _value_counts(values_B: NDArray[np.float32], edges: Sequence[float]) -> tuple[int, ...]:
