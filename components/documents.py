@@ -19,8 +19,16 @@ def read_json(path: Path) -> Any:
     Raises:
         ValueError: not JSON in UTF-8, a number that is not finite (RFC 8259 has none), or nested beyond all sense.
     """
+    return parse_json(path.read_text(encoding="utf-8"))
+
+
+def parse_json(text: str) -> Any:
+    """The document of a text.
+
+    Raises: as read_json.
+    """
     try:
-        return json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_finite)
+        return json.loads(text, object_pairs_hook=_finite)
     except RecursionError:
         raise ValueError("nested too deep") from None
 

@@ -62,15 +62,19 @@ class LocalStorage:
         path = self._root / name
         with self._locked(path.parent):
             found = self.read(name)
+            if found and found.text == text:
+                return
             if (found.tag if found else None) != tag:
                 raise StorageConflict(f"{path}: was changed by somebody else meanwhile; try again")
+            for leftover in path.parent.glob(f".{path.name}.*"):
+                leftover.unlink()
             write_text_atomic(path, text)
             _sync(path.parent)
 
     def publish(self, files: Sequence[FileToSend], folder: str) -> None:
         target = self._root / folder
         with self._locked(target.parent):
-            # Who holds the lock is the only one who writes here: whatever else began was killed.
+            # Who holds the lock is the only one who writes here: whoever else began was killed.
             for leftover in target.parent.glob(f"{_TEMPORARY}*"):
                 shutil.rmtree(leftover)
             if target.exists():

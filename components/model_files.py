@@ -81,9 +81,7 @@ def read_model(model: Path, *, verify: bool = True) -> ModelCard:
         document = read_json(path)
     except ValueError as error:
         raise NotPromotable(f"{path}: not valid JSON ({error}); train again") from error
-    if not isinstance(document, dict) or document.get("format_version") != FORMAT_VERSION:
-        raise NotPromotable(f"{path}: format_version {FORMAT_VERSION} is expected; train again")
-    card = _card(document, path)
+    card = model_card(document, str(path))
     if verify:
         _verify(model, card.files)
     return card
@@ -131,7 +129,14 @@ def load_scorer(model: Path) -> Scorer:
     return score
 
 
-def _card(document: dict[str, Any], path: Path) -> ModelCard:
+def model_card(document: Any, path: str) -> ModelCard:
+    """The card of a model.json; messages call it `path`.
+
+    Raises:
+        NotPromotable: it is none.
+    """
+    if not isinstance(document, dict) or document.get("format_version") != FORMAT_VERSION:
+        raise NotPromotable(f"{path}: format_version {FORMAT_VERSION} is expected; train again")
     names = [field.name for field in fields(ModelCard)]
     # Models of before there was sampling were trained on all rows.
     document = {"negative_sampling_rate": 1.0, **document}

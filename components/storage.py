@@ -90,7 +90,8 @@ class Storage(Protocol):
         """Names of the folders directly below one."""
 
     def swap(self, name: str, text: str, tag: str | None) -> None:
-        """Write a small text if the one that is there has this tag; with None, if there is none.
+        """Write a small text if the one that is there has this tag; with None, if there is none. The same text counts as written:
+        an earlier try may have got that far.
 
         Raises:
             StorageConflict: it has not; nothing was changed.

@@ -54,12 +54,14 @@ def retrain(
     name: str = "deepfm",
     slices: str = "",
     margin: float = 0.002,
+    policy: str = "{}",
     require_promotion: bool = False,
 ) -> None:
     """Parameters are plain values; `inputs` is a JSON list, `jobs` a JSON object of where and as whom training jobs run.
 
     Args:
-        store: folder of the model store.
+        store: folder of the model store, or s3://bucket/folder.
+        policy: a JSON object of the fields of promote's Policy; what is left out has its default.
         preprocessing: a JSON object of the fields of PreprocessConfig, its own seed among them; what is left out has its default.
         data_limits: a JSON object of the fields of DataLimits: what training rows must keep to, or the run stops before training.
         model to ftrl_l2: see components.learning; `deep_layers` and `dropout` are numbers separated by commas.
@@ -112,9 +114,11 @@ def retrain(
     promoted = promote(
         model=trained.outputs["model"],
         evaluation=evaluated.outputs["evaluation"],
+        training=trained.outputs["training"],
         store=store,
         name=name,
         margin=margin,
+        policy=policy,
         require_promotion=require_promotion,
         run_id=run_id,
     )

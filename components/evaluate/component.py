@@ -27,7 +27,7 @@ def evaluate(
     from components.evaluate import step
 
     config = step.EvaluateConfig(name=name, slices=step.names_of(slices))
-    found = step.evaluate(config, Path(model.path), Path(dataset.path), Path(evaluation.path), Path(report.path), Path(store))
+    found = step.evaluate(config, Path(model.path), Path(dataset.path), Path(evaluation.path), Path(report.path), store)
     # KFP takes finite numbers only; an undefined metric is left out.
     for key in ("auc", "log_loss", "normalized_entropy", "average_precision", "calibration_ratio"):
         if getattr(found, key) is not None:

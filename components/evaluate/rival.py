@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from components.champion import Champion, champion_model
+from components.champion import Champion, champion_copy
 from components.errors import InvalidConfig
 from components.evaluate.comparison import auc_difference, loss_difference
 from components.evaluate.metrics import exact_auc, measure
@@ -16,14 +16,16 @@ from components.model_files import ModelCard, read_model
 from components.transforms import encoding_of
 
 
-def rival_of(store: Path, champion: Champion, rows: ModelRows, champion_dataset: Path | None) -> tuple[ModelRows | None, str]:
-    """The champion and the rows that it can score; or why it can score none.
+def rival_of(
+    store: Path | str, champion: Champion, rows: ModelRows, champion_dataset: Path | None, scratch: Path
+) -> tuple[ModelRows | None, str]:
+    """The champion and the rows that it can score; or why it can score none. From a store in S3 it is fetched into `scratch`.
 
     Raises:
         InvalidConfig: `champion_dataset` is not by the champion's transform.
         NotPromotable: its files are damaged.
     """
-    folder = champion_model(store, champion)
+    folder = champion_copy(store, champion, scratch)
     card, name = read_model(folder), f"champion version {champion.version}"
     theirs = encoding_of(folder)
     if theirs == encoding_of(rows.dataset) or champion_dataset is None:

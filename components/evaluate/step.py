@@ -71,7 +71,7 @@ def evaluate(
     dataset: Path,
     out: Path,
     report: Path,
-    store: Path | None,
+    store: Path | str | None,
     champion_dataset: Path | None = None,
 ) -> Evaluation:
     """Score the validation split, write evaluation.json to `out` and the page to `report`.
@@ -79,7 +79,7 @@ def evaluate(
     Args:
         model: model folder, checked file by file.
         dataset: the one the model was trained on; its validation split is read, its counts verified.
-        store: model store with the champion to compare with; None compares with nothing.
+        store: model store, local or s3://bucket/folder, with the champion to compare with; None compares with nothing.
         champion_dataset: the same rows by the champion's transform, where it encodes otherwise.
     Raises:
         InvalidConfig: the model was trained on another dataset or table size, or has another transform; no such field to slice by.
@@ -93,9 +93,9 @@ def evaluate(
     sliced = fields_to_slice(config.slices, fields)
     rows = ModelRows(name=str(model), model=model, dataset=dataset, manifest=manifest, feature_size=manifest.schema.feature_size)
     champion = read_champion(store, config.name) if store else None
-    rival, why_not = rival_of(store, champion, rows, champion_dataset) if store and champion else (None, "")
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=".evaluate.") as scratch:
+        rival, why_not = rival_of(store, champion, rows, champion_dataset, Path(scratch)) if store and champion else (None, "")
         work = Scoring(
             models=(rows, rival) if rival else (rows,), fields=sliced, batch_size=config.batch_size, scratch=Path(scratch)
         )

@@ -9,18 +9,29 @@ from components.images import STEPS
 def promote(
     model: dsl.Input[dsl.Model],
     evaluation: dsl.Input[dsl.Artifact],
+    training: dsl.Input[dsl.Artifact],
     store: str,
     name: str,
     margin: float,
+    policy: str,
     require_promotion: bool,
     run_id: str,
     promotion: dsl.Output[dsl.Artifact],
     report: dsl.Output[dsl.HTML],
 ) -> None:
-    """The gate; the model becomes the champion if it passes."""
+    """The gate; the model becomes the champion if it passes.
+
+    Args:
+        store: folder of the model store, or s3://bucket/folder.
+        policy: JSON of the fields of Policy that shall not have their defaults.
+    """
     from pathlib import Path
 
     from components.promote import step
+    from components.promote.policy import policy_of
 
-    config = step.PromoteConfig(name=name, margin=margin, run_id=run_id, require_promotion=require_promotion)
-    step.promote(config, Path(model.path), Path(evaluation.path), Path(store), Path(promotion.path), Path(report.path))
+    config = step.PromoteConfig(
+        name=name, margin=margin, policy=policy_of(policy), run_id=run_id, require_promotion=require_promotion
+    )
+    paths = Path(promotion.path), Path(report.path), Path(training.path)
+    step.promote(config, Path(model.path), Path(evaluation.path), store, *paths)

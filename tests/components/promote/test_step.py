@@ -1,114 +1,47 @@
 """The promote step on real folders: what the store holds afterwards, also when runs race or die."""
 
-import hashlib
 import json
-import subprocess
-import sys
-import time
-from contextlib import ExitStack
-from dataclasses import replace
+import os
+import shutil
+import signal
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+import numpy as np
 import pytest
 
-from components.champion import champion_model, read_champion
+from components import local_storage, s3_storage
+from components.champion import champion_model, check_champion, read_champion, read_standing
 from components.errors import InvalidConfig, NotPromotable
-from components.evaluation import ChampionScore, Evaluation, write_evaluation
+from components.manifest import manifest_digest
 from components.model_files import model_digest, read_model
-from components.promote.model_store import locked
+from components.promote import step
+from components.promote.lineage import lineage
+from components.promote.model_store import read_versions
 from components.promote.step import PromoteConfig, Promotion, promote
+from components.storage import open_storage
 
-ROOT = Path(__file__).parents[3]
-EVALUATION = Evaluation(
-    rows=1000,
-    positives=250,
-    click_rate=0.25,
-    auc=0.78,
-    auc_reason="",
-    log_loss=0.47,
-    log_loss_reason="",
-    normalized_entropy=0.84,
-    constant_log_loss=0.5623,
-    model_digest="",
-    data_digest="d" * 64,
-    champion=None,
-    warnings=("3 rows rejected",),
-    roc=(),
-    calibration=(),
-)
+Content = Callable[[Path], dict[str, bytes]]
 
 
-def write_model(model: Path, content: str, **changes: Any) -> Path:
-    """A model folder as promote sees it: files and their digests. Nothing here is ever loaded."""
-    (model / "saved_model" / "variables").mkdir(parents=True)
-    (model / "saved_model" / "saved_model.pb").write_text(content)
-    (model / "saved_model" / "variables" / "variables.index").write_text("index")
-    (model / "weights.npz").write_text(content * 2)
-    files = {
-        path.relative_to(model).as_posix(): {
-            "bytes": path.stat().st_size,
-            "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
-        }
-        for path in sorted(model.rglob("*"))
-        if path.is_file()
-    }
-    card = {
-        "format_version": 1,
-        "strategy": "horovod",
-        "rank": 0,
-        "world_size": 2,
-        "step": 10,
-        "examples": 1000,
-        "field_size": 3,
-        "feature_size": 50,
-        "id_base": 0,
-        "data_digest": "d" * 64,
-        "config": {},
-        "parameter_checksum": "00",
-        "ranks_agreed": True,
-        "metrics": {"final_loss": 0.5},
-        "files": files,
-    }
-    (model / "model.json").write_text(json.dumps({**card, **changes}))
-    return model
+class Place(Protocol):
+    """See conftest.py."""
+
+    root: Path
+    store: Any
+    out: Path
+    report: Path
+
+    def candidate(self, name: str, auc: float = 0.78, **changes: Any) -> tuple[Path, Path]: ...
+    def promote(self, candidate: tuple[Path, Path], **settings: Any) -> Promotion: ...
 
 
-class Place:
-    """A store, and models that come to it one after another."""
-
-    def __init__(self, root: Path) -> None:
-        self.root, self.store = root, root / "models"
-        self.out, self.report = root / "out" / "promotion.json", root / "out" / "report.html"
-
-    def candidate(self, name: str, auc: float = 0.78, **changes: Any) -> tuple[Path, Path]:
-        """A model and its evaluation against the champion in force now, which scores 0.78."""
-        model = write_model(self.root / name, name, **changes)
-        champion = read_champion(self.store, "deepfm")
-        score = None
-        if champion:
-            score = ChampionScore(version=champion.version, auc=0.78, auc_reason="", log_loss=0.47, auc_difference=auc - 0.78)
-        evaluation = self.root / f"{name}.json"
-        write_evaluation(evaluation, replace(EVALUATION, auc=auc, model_digest=model_digest(model), champion=score))
-        return model, evaluation
-
-    def promote(self, candidate: tuple[Path, Path], **settings: Any) -> Promotion:
-        return promote(PromoteConfig(run_id="run-1", **settings), *candidate, self.store, self.out, self.report)
-
-    def versions(self) -> list[str]:
-        return sorted(path.name for path in (self.store / "deepfm" / "versions").iterdir())
+def versions(place: Place) -> list[str]:
+    return open_storage(place.store).folders("deepfm/versions")
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(tmp_path)
-
-
-def content(folder: Path) -> dict[str, bytes]:
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
-def test_the_first_model_becomes_version_1(place: Place) -> None:
+def test_the_first_model_becomes_version_1(place: Place, content: Content) -> None:
     candidate = place.candidate("one")
     found = place.promote(candidate)
     assert (found.promoted, found.version, found.champion_before) == (True, 1, None)
@@ -119,7 +52,7 @@ def test_the_first_model_becomes_version_1(place: Place) -> None:
     copy = champion_model(place.store, champion)
     assert content(copy) == content(candidate[0])
     read_model(copy)
-    assert content(copy.parent).keys() - {f"model/{name}" for name in content(copy)} == {"evaluation.json", "promotion.json"}
+    assert content(copy.parent).keys() - {f"model/{name}" for name in content(copy)} == {"evaluation.json", "version.json"}
 
 
 def test_promotion_json_and_report_say_what_happened(place: Place) -> None:
@@ -128,23 +61,23 @@ def test_promotion_json_and_report_say_what_happened(place: Place) -> None:
     assert document["format_version"] == 1
     assert (document["promoted"], document["version"], document["champion_before"]) == (True, 1, None)
     assert document["reason"] == found.reason
-    assert len(document["rules"]) == 6
+    assert len(document["rules"]) == 15
     assert all(set(rule) == {"rule", "passed", "sentence"} and rule["passed"] for rule in document["rules"])
     page = place.report.read_text()
     assert "Promoted: version 1 is in force" in page
     assert "3 rows rejected" in page
 
 
-def test_a_better_model_follows_and_the_old_version_stays(place: Place) -> None:
+def test_a_better_model_follows_and_the_old_version_stays(place: Place, content: Content) -> None:
     place.promote(place.candidate("one"))
     before = content(place.store / "deepfm" / "versions" / "1")
     found = place.promote(place.candidate("two", auc=0.79))
     assert (found.promoted, found.version, found.champion_before) == (True, 2, 1)
-    assert place.versions() == ["1", "2"]
+    assert versions(place) == ["1", "2"]
     assert content(place.store / "deepfm" / "versions" / "1") == before
 
 
-def test_a_worse_model_changes_nothing_and_is_no_error(place: Place) -> None:
+def test_a_worse_model_changes_nothing_and_is_no_error(place: Place, content: Content) -> None:
     place.promote(place.candidate("one"))
     before = content(place.store)
     found = place.promote(place.candidate("two", auc=0.70))
@@ -177,10 +110,10 @@ def test_an_undefined_auc_keeps_the_champion(place: Place) -> None:
     assert not found.promoted
     assert "cannot decide" in found.reason
     assert "version 1 stays in force" in found.reason
-    assert place.versions() == ["1"]
+    assert versions(place) == ["1"]
 
 
-def test_promoting_the_same_model_twice_changes_nothing(place: Place) -> None:
+def test_promoting_the_same_model_twice_changes_nothing(place: Place, content: Content) -> None:
     candidate = place.candidate("one")
     place.promote(candidate)
     before = content(place.store)
@@ -198,53 +131,182 @@ def test_an_evaluation_against_a_former_champion_must_be_repeated(place: Place) 
 
 
 def test_numbers_are_not_used_twice_and_leftovers_of_killed_runs_go(place: Place) -> None:
-    versions = place.store / "deepfm" / "versions"
-    (versions / "7").mkdir(parents=True)
-    (versions / ".8.half").mkdir()
-    (versions / ".8.half" / "part").touch()
+    folder = place.store / "deepfm" / "versions"
+    (folder / "7").mkdir(parents=True)
+    (folder / ".publishing.half").mkdir()
+    (folder / ".publishing.half" / "part").touch()
     # What desktops and file servers leave in folders is not ours to remove.
-    (versions / ".DS_Store").touch()
-    (versions / ".snapshot").mkdir()
+    (folder / ".DS_Store").touch()
+    (folder / ".snapshot").mkdir()
     assert place.promote(place.candidate("one")).version == 8
-    assert sorted(path.name for path in versions.iterdir()) == [".DS_Store", ".snapshot", "7", "8"]
+    assert sorted(path.name for path in folder.iterdir()) == [".DS_Store", ".lock", ".snapshot", "7", "8"]
+    # Not even that of a champion whose folder somebody removed, once another version is in force.
+    place.promote(place.candidate("two", auc=0.79))
+    place.promote(place.candidate("three", auc=0.8))
+    shutil.rmtree(folder / "9")
+    write = read_standing(open_storage(place.store), "deepfm")
+    assert write.champion is not None
+    assert [change.version for change in write.champion.history] == [8, 9, 10]
+    assert place.promote(place.candidate("four", auc=0.81)).version == 11
 
 
-RACER = """
-import sys
-from pathlib import Path
-from components.promote.step import PromoteConfig, promote
-model, evaluation, store, out, report = map(Path, sys.argv[1:])
-print("ready", flush=True)
-promote(PromoteConfig(), model, evaluation, store, out, report)
-"""
+def test_history_and_lineage_are_kept(any_place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CTRFLOW_COMMIT", "c0ffee")
+    training = any_place.root / "training.json"
+    image = "registry/ctrflow/training@sha256:" + "9" * 64
+    job = {"name": "job-1", "arn": "arn:aws:sagemaker:us-east-1:1:training-job/job-1", "image": image}
+    training.write_text(json.dumps({"job": job, "plan": {"strategy": "horovod"}}))
+    any_place.promote(any_place.candidate("one"), training=training)
+    any_place.promote(any_place.candidate("two", auc=0.79))
+    champion = read_champion(any_place.store, "deepfm")
+    assert champion is not None
+    assert [(change.version, change.action, change.run_id) for change in champion.history] == [
+        (1, "promoted", "run-1"),
+        (2, "promoted", "run-1"),
+    ]
+    assert all("@" in change.by and change.at.endswith("+00:00") for change in champion.history)
+    first, second = read_versions(any_place.store, "deepfm")
+    assert (first.champion_before, second.champion_before) == (None, 1)
+    assert first.lineage.data_digest == "d" * 64
+    assert first.lineage.plan == {"strategy": "horovod"}
+    assert (first.lineage.job_name, first.lineage.job_arn) == (job["name"], job["arn"])
+    assert (first.lineage.image, first.lineage.image_digest) == (image, "sha256:" + "9" * 64)
+    assert first.lineage.code.endswith("+c0ffee")
+    assert second.lineage.job_arn == ""
+    assert [rule.passed for rule in first.rules] == [True] * 15
 
 
-def test_of_two_runs_that_beat_the_same_champion_one_wins(place: Place) -> None:
-    candidates = [place.candidate(f"racer{number}") for number in range(2)]
-    outs = [place.root / f"race{number}.json" for number in range(2)]
-    with ExitStack() as stack:
-        with locked(place.store, "deepfm"):
-            runs = [
-                stack.enter_context(
-                    subprocess.Popen(
-                        [sys.executable, "-c", RACER, *candidate, place.store, out, out.with_suffix(".html")],
-                        cwd=ROOT,
-                        stdout=subprocess.PIPE,
-                    )
-                )
-                for candidate, out in zip(candidates, outs, strict=True)
-            ]
-            for run in runs:
-                assert run.stdout is not None
-                assert run.stdout.readline() == b"ready\n"
-            time.sleep(0.3)
-            assert place.versions() == []  # both wait for the lock
-        assert [run.wait(timeout=30) for run in runs] == [0, 0]
-    outcomes = [json.loads(out.read_text()) for out in outs]
-    assert sorted(outcome["promoted"] for outcome in outcomes) == [False, True]
-    (loser,) = (outcome for outcome in outcomes if not outcome["promoted"])
-    assert "evaluate again" in loser["reason"]
-    assert place.versions() == ["1"]
+def test_a_training_json_that_is_none_is_an_error(place: Place) -> None:
+    for name, text in (("absent", None), ("list", "[]"), ("job", '{"job": 3}'), ("half", "{")):
+        path = place.root / f"{name}.json"
+        if text is not None:
+            path.write_text(text)
+        with pytest.raises(NotPromotable, match=f"{name}.json: not a training.json"):
+            lineage(path, "d", "")
+
+
+def test_who_loses_the_race_decides_again_and_stops_with_the_reason(any_place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another promotion comes into force after the first has decided and copied its model."""
+    any_place.promote(any_place.candidate("one"))
+    mine, other = any_place.candidate("mine", auc=0.79), any_place.candidate("other", auc=0.80)
+    real, others = step.put_in_force, []
+
+    def late(*arguments: Any) -> Any:
+        if not others:
+            others.append("begun")
+            others.append(any_place.promote(other))
+        return real(*arguments)
+
+    monkeypatch.setattr(step, "put_in_force", late)
+    found = any_place.promote(mine)
+    assert not found.promoted
+    assert "compared with version 1, but version 3 is in force now; evaluate again" in found.reason
+    champion = read_champion(any_place.store, "deepfm")
+    assert champion is not None
+    assert champion.model_digest == model_digest(other[0])
+    assert (others[1].promoted, others[1].version) == (True, 3)
+    assert [change.version for change in champion.history] == [1, 3]
+
+
+def test_of_two_first_models_one_wins(any_place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine, other = any_place.candidate("mine"), any_place.candidate("other")
+    real, others = step.opened, []
+
+    def late(*arguments: Any) -> Any:
+        if not others:
+            others.append("begun")
+            others.append(any_place.promote(other))
+        return real(*arguments)
+
+    monkeypatch.setattr(step, "opened", late)
+    found = any_place.promote(mine)
+    assert not found.promoted
+    assert "compared with no champion, but version 1 is in force now; evaluate again" in found.reason
+    assert others[1].version == 1
+
+
+def dies(*_: Any, **__: Any) -> Any:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def last_swap_dies(self: Any, name: str, *rest: Any) -> None:
+    if name.endswith("version.json"):
+        dies()
+    SWAP(self, name, *rest)
+
+
+PUT = step.put_in_force
+SWAP = s3_storage.S3Storage.swap
+LOCAL_POINTS = [
+    (step, "add_version", dies),
+    (local_storage, "_copy", dies),
+    (Path, "rename", dies),
+    (step, "put_in_force", dies),
+    (os, "replace", dies),
+    (step, "_mirrored", dies),
+]
+S3_POINTS = [
+    (step, "add_version", dies),
+    (s3_storage, "send_files", dies),
+    (s3_storage.S3Storage, "swap", last_swap_dies),
+    (step, "put_in_force", dies),
+    (step, "_mirrored", dies),
+]
+
+
+def test_a_crash_at_any_point_leaves_the_old_champion_in_force_and_the_next_try_succeeds(
+    any_place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At each point a fork of this process, which has decided already, kills itself as kill -9 does."""
+    any_place.promote(any_place.candidate("one"))
+    before = read_champion(any_place.store, "deepfm")
+    real = step.bring_into_force
+    for number, (owner, name, replacement) in enumerate(LOCAL_POINTS if isinstance(any_place.store, Path) else S3_POINTS):
+
+        def forked(*arguments: Any, at: Any = (owner, name, replacement)) -> Any:
+            child = os.fork()
+            if child == 0:
+                setattr(*at)
+                real(*arguments)
+                os._exit(3)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+            raise InterruptedError
+
+        candidate = any_place.candidate(f"killed{number}", auc=0.79)
+        monkeypatch.setattr(step, "bring_into_force", forked)
+        with pytest.raises(InterruptedError):
+            any_place.promote(candidate)
+        after = read_champion(any_place.store, "deepfm")
+        if name == "_mirrored":
+            assert after is not None
+            assert after.model_digest == model_digest(candidate[0])
+        else:
+            assert after == before
+            check_champion(any_place.store, "deepfm")
+    # The last one was in force already, and its retry says so and makes no other version.
+    there = versions(any_place)
+    monkeypatch.setattr(step, "bring_into_force", real)
+    found = any_place.promote(candidate)
+    assert found.promoted
+    assert versions(any_place) == there
+    if isinstance(any_place.store, Path):
+        assert not list(any_place.store.glob("deepfm/versions/.publishing.*"))
+        assert [path.name for path in (any_place.store / "deepfm").iterdir() if path.name.startswith(".champion")] == []
+
+
+def test_what_a_killed_try_copied_is_taken_by_the_next(any_place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    candidate = any_place.candidate("one")
+
+    def fails(*_: Any) -> Any:
+        raise InterruptedError
+
+    monkeypatch.setattr(step, "put_in_force", fails)
+    with pytest.raises(InterruptedError):
+        any_place.promote(candidate)
+    assert read_champion(any_place.store, "deepfm") is None
+    monkeypatch.setattr(step, "put_in_force", PUT)
+    assert any_place.promote(candidate).version == 1
+    assert versions(any_place) == ["1"]
 
 
 @pytest.mark.parametrize(
@@ -276,7 +338,9 @@ def test_an_evaluation_with_a_text_for_a_number_is_an_error(place: Place) -> Non
 
 def test_a_damaged_model_is_an_error_and_never_reaches_the_store(place: Place) -> None:
     model, evaluation = place.candidate("one")
-    (model / "weights.npz").write_text("xxxxxx")
+    content = bytearray((model / "weights.npz").read_bytes())
+    content[len(content) // 2] ^= 1
+    (model / "weights.npz").write_bytes(content)
     with pytest.raises(NotPromotable, match=r"weights\.npz: damaged"):
         place.promote((model, evaluation))
     assert not place.store.exists()
@@ -308,6 +372,98 @@ def test_a_champion_with_a_wrong_value_is_an_error(place: Place) -> None:
     path.write_text(path.read_text().replace('"name": "deepfm"', '"name": null'))
     with pytest.raises(NotPromotable, match="name None is not str"):
         read_champion(place.store, "deepfm")
+
+
+def test_a_champion_json_that_was_lost_lets_nobody_in_unopposed(any_place: Place) -> None:
+    any_place.promote(any_place.candidate("one"))
+    late = any_place.candidate("two")
+    if isinstance(any_place.store, Path):
+        (any_place.store / "deepfm" / "champion.json").unlink()
+    else:
+        import boto3
+
+        boto3.client("s3").delete_object(Bucket="clicks", Key="models/deepfm/champion.json")
+    with pytest.raises(
+        NotPromotable, match=r"is missing, but versions 1 are there; put a version in force: ctrflow models rollback"
+    ):
+        any_place.promote(late)
+    with pytest.raises(NotPromotable, match="is missing, but versions 1 are there"):
+        check_champion(any_place.store, "deepfm")
+    assert versions(any_place) == ["1"]
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        ("flip", r"weights\.npz: damaged, it differs from model\.json"),
+        ("remove", r"weights\.npz: missing"),
+        ("add", r"strange: not listed in model\.json"),
+        ("card", r"model\.json: is not that of the champion"),
+    ],
+)
+def test_damaged_files_of_the_champion_are_noticed_before_a_run_trains(
+    any_place: Place, s3: Any, damage: str, message: str
+) -> None:
+    any_place.promote(any_place.candidate("one"))
+    assert check_champion(any_place.store, "deepfm") is not None
+    for name in {"card": ["model.json"], "add": ["strange"]}.get(damage, ["weights.npz"]):
+        if isinstance(any_place.store, Path):
+            path = any_place.store / "deepfm/versions/1/model" / name
+            content = path.read_bytes() if path.exists() else b"\0"
+            path.unlink() if damage == "remove" else path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+        else:
+            key = f"models/deepfm/versions/1/model/{name}"
+            s3.delete_object(Bucket="clicks", Key=key) if damage == "remove" else s3.put_object(Bucket="clicks", Key=key, Body=b"x")
+    with pytest.raises(NotPromotable, match=message + ".*ctrflow models rollback"):
+        check_champion(any_place.store, "deepfm")
+
+
+def test_a_store_without_a_champion_has_nothing_to_check(any_place: Place) -> None:
+    assert check_champion(any_place.store, "deepfm") is None
+
+
+@pytest.mark.parametrize(
+    ("weights", "rule"),
+    [
+        ({"table": np.array([[1.0, np.nan]], np.float32)}, "weights are finite"),
+        ({"table": np.ones((2, 2), np.float32), "dense_0": np.array([np.inf])}, "weights are finite"),
+        ({"table": np.ones((2, 2), np.float32), "dense_0": np.float32(3.0)}, None),
+        ({"table": np.asfortranarray(np.arange(6, dtype=np.float32).reshape(2, 3))}, None),
+    ],
+)
+def test_weights_are_read_bit_by_bit(place: Place, weights: dict[str, Any], rule: str | None) -> None:
+    found = place.promote(place.candidate("one", weights=weights))
+    assert [rule.rule for rule in found.rules if not rule.passed] == ([rule] if rule else [])
+
+
+def test_scores_other_than_the_evaluations_are_not_promoted(place: Place) -> None:
+    model, evaluation = place.candidate("one")
+    document = json.loads(evaluation.read_text())
+    document["sample"][3]["score"] *= 1.001
+    evaluation.write_text(json.dumps(document))
+    found = place.promote((model, evaluation))
+    assert [rule.rule for rule in found.rules if not rule.passed] == ["SavedModel scores as evaluated"]
+    assert "8 rows are up to 1.0e-03 off the evaluation's" in found.reason
+
+
+def test_weights_other_than_the_training_stated_are_not_promoted(place: Place) -> None:
+    found = place.promote(place.candidate("one", parameter_checksum="0" * 64))
+    assert [rule.rule for rule in found.rules if not rule.passed] == ["workers agree"]
+
+
+def test_another_transform_than_the_datasets_is_not_promoted(place: Place, dataset_of: Any, rows_of: Any) -> None:
+    from components.records import Schema
+
+    schema = Schema(field_size=3, feature_size=50)
+    manifest = dataset_of(place.root / "data", "blocks", [rows_of(4, schema)], [rows_of(4, schema)], schema)
+    (place.root / "data" / "transform.json").write_text("{}")
+    digest = manifest_digest(manifest)
+    model, evaluation = place.candidate("one", data_digest=digest)
+    evaluation.write_text(json.dumps({**json.loads(evaluation.read_text()), "data_digest": digest}))
+    config = PromoteConfig()
+    found = promote(config, model, evaluation, place.store, place.out, place.report, dataset=place.root / "data")
+    assert [rule.rule for rule in found.rules if not rule.passed] == ["data and transform"]
+    assert "not with the transform of its dataset: it has none" in found.reason
 
 
 def test_a_champion_whose_version_is_gone_is_an_error(place: Place) -> None:
