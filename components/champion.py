@@ -156,11 +156,21 @@ def check_champion(store: Path | str, name: str) -> Champion | None:
     champion = read_standing(storage, name).champion
     if champion is None:
         return None
-    folder = f"{version_folder(name, champion.version)}/model"
+    check_files(storage, name, champion.version, champion.model_digest)
+    return champion
+
+
+def check_files(storage: Storage, name: str, version: int, digest: str) -> None:
+    """Every file of a version's model held against model.json, and that against its digest.
+
+    Raises:
+        NotPromotable: a file is missing, damaged, or of another model.
+    """
+    folder = f"{version_folder(name, version)}/model"
     place, what_to_do = f"{storage.uri}/{folder}", _put_in_force(storage, name)
     card_file = storage.read(f"{folder}/{MODEL_JSON}")
-    if card_file is None or hashlib.sha256(card_file.text.encode()).hexdigest() != champion.model_digest:
-        raise NotPromotable(f"{place}/{MODEL_JSON}: is not that of the champion, {champion.model_digest[:12]}; {what_to_do}")
+    if card_file is None or hashlib.sha256(card_file.text.encode()).hexdigest() != digest:
+        raise NotPromotable(f"{place}/{MODEL_JSON}: is not that of version {version}, {digest[:12]}; {what_to_do}")
     try:
         listed = {file.path: file for file in model_card(parse_json(card_file.text), f"{place}/{MODEL_JSON}").files}
     except ValueError as error:
@@ -170,10 +180,9 @@ def check_champion(store: Path | str, name: str) -> Champion | None:
         where = "missing" if different[0] in listed else f"not listed in {MODEL_JSON}"
         raise NotPromotable(f"{place}/{different[0]}: {where}; {what_to_do}")
     for path, file in stored.items():
-        digest = file.sha256 or _digest(storage, f"{folder}/{path}")
-        if (file.size, digest) != (listed[path].bytes, listed[path].sha256):
+        found = file.sha256 or _digest(storage, f"{folder}/{path}")
+        if (file.size, found) != (listed[path].bytes, listed[path].sha256):
             raise NotPromotable(f"{place}/{path}: damaged, it differs from {MODEL_JSON}; {what_to_do}")
-    return champion
 
 
 def write_champion(store: Path | str, champion: Champion, tag: str | None = None) -> None:

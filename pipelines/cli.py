@@ -19,6 +19,7 @@ from pipelines.dataset_commands import dataset
 from pipelines.instance_commands import instances
 from pipelines.learning_options import model_options, model_settings
 from pipelines.local_jobs import local_jobs
+from pipelines.model_commands import models
 from pipelines.sagemaker_options import FolderOrUri, preprocess_there, refuse_options_of_elsewhere, sagemaker_options
 from pipelines.source_options import preprocess_config, reading_options, source_options
 
@@ -37,6 +38,7 @@ def main() -> None:
 
 main.add_command(dataset)
 main.add_command(instances)
+main.add_command(models)
 
 
 def name_option(command: Command) -> Command:
@@ -223,7 +225,7 @@ def check(dataset: Path, store: Path, name: str, data_limits: str) -> None:
 @click.argument("model", type=FOLDER)
 @click.argument("dataset", type=FOLDER)
 @click.argument("out", type=FOLDER)
-@click.option("--store", type=FOLDER, help="model store with the champion to compare with")
+@click.option("--store", help="model store, local or s3://, with the champion to compare with")
 @click.option("--champion-dataset", type=FOLDER, help="the same rows by the champion's transform, where it encodes otherwise")
 @slices_option
 @click.option("--confidence", type=float, default=0.95, help="of the intervals of the difference to the champion")
@@ -233,7 +235,7 @@ def evaluate(
     model: Path,
     dataset: Path,
     out: Path,
-    store: Path | None,
+    store: str | None,
     champion_dataset: Path | None,
     slices: str,
     confidence: float,
@@ -252,21 +254,36 @@ def evaluate(
 @main.command()
 @click.argument("model", type=FOLDER)
 @click.argument("evaluation", type=PATH)
-@click.argument("store", type=FOLDER)
+@click.argument("store")
 @name_option
 @click.option("--margin", type=float, default=0.002, help="AUC that a model may lack to the champion")
+@click.option("--policy", default="{}", help="what else it must prove: JSON of the fields of components/promote/policy.py")
+@click.option("--training", type=FILE, help="training.json of its training, for the lineage")
+@click.option("--dataset", type=FOLDER, help="the dataset that it was trained on, to compare the transform once more")
 @click.option("--require-promotion", is_flag=True, help="exit 1 when the gate stays shut")
 @click.option("--out", type=FOLDER, help="folder for promotion.json and report.html; default: the evaluation's")
 def promote(
-    model: Path, evaluation: Path, store: Path, name: str, margin: float, require_promotion: bool, out: Path | None
+    model: Path,
+    evaluation: Path,
+    store: str,
+    name: str,
+    margin: float,
+    policy: str,
+    training: Path | None,
+    dataset: Path | None,
+    require_promotion: bool,
+    out: Path | None,
 ) -> None:
-    """Let MODEL past the gate of EVALUATION (evaluation.json or its folder) into STORE."""
+    """Let MODEL past the gate of EVALUATION (evaluation.json or its folder) into STORE, a folder or s3://bucket/folder."""
     from components.promote import step
+    from components.promote.policy import policy_of
 
     measured = evaluation / "evaluation.json" if evaluation.is_dir() else evaluation
     folder = out or measured.parent / "promotion"
-    config = step.PromoteConfig(name=name, margin=margin, require_promotion=require_promotion)
-    result = step.promote(config, model, measured, store, folder / "promotion.json", folder / "report.html")
+    config = step.PromoteConfig(name=name, margin=margin, policy=policy_of(policy), require_promotion=require_promotion)
+    result = step.promote(
+        config, model, measured, store, folder / "promotion.json", folder / "report.html", training=training, dataset=dataset
+    )
     click.echo(f"{'promoted' if result.promoted else 'not promoted'}: {result.reason}")
 
 

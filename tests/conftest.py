@@ -4,9 +4,13 @@ import os
 import signal
 from collections.abc import Iterator
 from types import FrameType
+from typing import Any
+from urllib.request import Request, urlopen
 
+import boto3
 import pytest
 from hypothesis import settings
+from moto.server import ThreadedMotoServer
 
 # The same examples on every machine, so that a test that begins to fail tells of a change, and never of a busy machine; what nobody
 # has thought of is looked for by test_fuzz.py for as long as one likes. Nothing is remembered in the checkout.
@@ -57,3 +61,31 @@ def processes_see_what_is_installed_without_tests(tmp_path_factory: pytest.TempP
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(hidden), prepend=os.pathsep)
         yield
+
+
+@pytest.fixture(scope="session")
+def s3_endpoint() -> Iterator[str]:
+    """A real S3 over HTTP on loopback."""
+    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    yield f"http://127.0.0.1:{server.get_host_and_port()[1]}"
+    server.stop()
+
+
+@pytest.fixture
+def s3(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A client of an S3 with one empty bucket, `clicks`, which the standard variables name to whoever asks."""
+    for name, value in {
+        "AWS_ENDPOINT_URL_S3": s3_endpoint,
+        "AWS_ACCESS_KEY_ID": "x",
+        "AWS_SECRET_ACCESS_KEY": "x",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
+        "AWS_CONFIG_FILE": "/dev/null",
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }.items():
+        monkeypatch.setenv(name, value)
+    urlopen(Request(f"{s3_endpoint}/moto-api/reset", method="POST")).close()
+    client = boto3.client("s3")
+    client.create_bucket(Bucket="clicks")
+    return client

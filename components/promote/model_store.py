@@ -24,6 +24,7 @@ from components.champion import (
     Change,
     Standing,
     champion_file,
+    check_files,
     open_standing,
     published_versions,
     read_standing,
@@ -131,11 +132,12 @@ def roll_back(store: Path | str, name: str, to: int, reason: str) -> Champion:
     """Put a version in force that is in the store, whatever champion.json says, even where that is damaged or gone.
 
     Raises:
-        NotPromotable: there is no such version, or it is in force.
+        NotPromotable: there is no such version, it is damaged, or it is in force.
         StorageConflict: the champion was changed meanwhile.
     """
     storage = open_storage(store)
     version = read_version(storage, name, to)
+    check_files(storage, name, to, version.model_digest)
     found = storage.read(champion_file(name))
     try:
         standing = read_standing(storage, name)

@@ -26,18 +26,20 @@ def train(
     """
     import json
     from pathlib import Path
+    from tempfile import TemporaryDirectory
 
     from components.probes import JobSettings
     from components.train import step
 
     where = JobSettings(**json.loads(jobs), run_id=run_id)
-    step.train(
-        step.TrainStepConfig(),
-        Path(dataset.path),
-        Path(plan.path),
-        Path(model.path),
-        Path(training.path),
-        Path(report.path),
-        where,
-        champion=step.champion_to_start_from(Path(store), name) if warm_start else None,
-    )
+    with TemporaryDirectory(prefix="ctrflow-champion-") as scratch:
+        step.train(
+            step.TrainStepConfig(),
+            Path(dataset.path),
+            Path(plan.path),
+            Path(model.path),
+            Path(training.path),
+            Path(report.path),
+            where,
+            champion=step.champion_to_start_from(store, name, Path(scratch)) if warm_start else None,
+        )

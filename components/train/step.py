@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from components.artifacts import fetch_artifact
-from components.champion import champion_model, read_champion
+from components.champion import champion_copy, read_champion
 from components.errors import InvalidConfig, InvalidRecords, NotPromotable, TrainingJobFailed
 from components.manifest import manifest_digest, read_manifest
 from components.model_files import MODEL_JSON, ModelCard, read_model, transform_problem
@@ -35,8 +35,8 @@ class TrainStepConfig:
             raise InvalidConfig(f"epochs {self.epochs}: at least 1 is needed")
 
 
-def champion_to_start_from(store: Path, name: str) -> Path | None:
-    """The model folder of the champion in force; None, said in the log, when there is none yet.
+def champion_to_start_from(store: Path | str, name: str, scratch: Path) -> Path | None:
+    """The model folder of the champion in force; None, said in the log, when there is none yet. From S3 it is fetched to `scratch`.
 
     Raises:
         NotPromotable: champion.json is damaged.
@@ -45,7 +45,7 @@ def champion_to_start_from(store: Path, name: str) -> Path | None:
     if champion is None:
         log.warning("no champion of %s in %s yet: training begins without a warm start", name, store)
         return None
-    return champion_model(store, champion)
+    return champion_copy(store, champion, scratch)
 
 
 def train(

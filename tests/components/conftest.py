@@ -1,14 +1,11 @@
-"""A small dataset, written shard by shard, so that a test knows every row of it; and an S3."""
+"""A small dataset, written shard by shard, so that a test knows every row of it."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.request import Request, urlopen
 
-import boto3
 import numpy as np
 import pytest
-from moto.server import ThreadedMotoServer
 
 from components.manifest import Manifest, Source, Split, Statistics, write_manifest
 from components.records import SUFFIXES, Batch, Encoding, Schema, write_shard
@@ -71,31 +68,3 @@ def dataset_of() -> DatasetOf:
 def rows_of() -> Callable[..., Batch]:
     """Rows of a schema, every second a click."""
     return rows
-
-
-@pytest.fixture(scope="session")
-def s3_endpoint() -> Iterator[str]:
-    """A real S3 over HTTP on loopback."""
-    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    server.start()
-    yield f"http://127.0.0.1:{server.get_host_and_port()[1]}"
-    server.stop()
-
-
-@pytest.fixture
-def s3(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A client of an S3 with one empty bucket, `clicks`, which the standard variables name to whoever asks."""
-    for name, value in {
-        "AWS_ENDPOINT_URL_S3": s3_endpoint,
-        "AWS_ACCESS_KEY_ID": "x",
-        "AWS_SECRET_ACCESS_KEY": "x",
-        "AWS_DEFAULT_REGION": "us-east-1",
-        "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
-        "AWS_CONFIG_FILE": "/dev/null",
-        "AWS_EC2_METADATA_DISABLED": "true",
-    }.items():
-        monkeypatch.setenv(name, value)
-    urlopen(Request(f"{s3_endpoint}/moto-api/reset", method="POST")).close()
-    client = boto3.client("s3")
-    client.create_bucket(Bucket="clicks")
-    return client

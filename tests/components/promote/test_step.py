@@ -398,7 +398,7 @@ def test_a_champion_json_that_was_lost_lets_nobody_in_unopposed(any_place: Place
         ("flip", r"weights\.npz: damaged, it differs from model\.json"),
         ("remove", r"weights\.npz: missing"),
         ("add", r"strange: not listed in model\.json"),
-        ("card", r"model\.json: is not that of the champion"),
+        ("card", r"model\.json: is not that of version 1"),
     ],
 )
 def test_damaged_files_of_the_champion_are_noticed_before_a_run_trains(

@@ -87,5 +87,5 @@ def test_impossible_lengths_are_refused(wrong: dict[str, int]) -> None:
 def test_without_a_champion_yet_there_is_no_warm_start_and_the_log_says_so(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert champion_to_start_from(tmp_path, "deepfm") is None
+    assert champion_to_start_from(tmp_path, "deepfm", tmp_path) is None
     assert "no champion of deepfm" in caplog.text
