@@ -8,13 +8,14 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.champion import champion_model, read_champion
+from components.champion import check_champion, read_champion, version_folder
 from components.distributions import TrainingData, traffic_click_rate
 from components.documents import settings_of
 from components.drift import SHIFTED, Drift, drift_of
 from components.errors import InvalidConfig, InvalidRecords
-from components.evaluation import EVALUATION_JSON, read_evaluation
+from components.evaluation import EVALUATION_JSON, parse_evaluation
 from components.manifest import Manifest, read_manifest
+from components.storage import open_storage
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +61,7 @@ def read_limits(text: str) -> DataLimits:
     return settings_of(DataLimits, document, "data_limits")
 
 
-def champion_data(store: Path, name: str) -> tuple[int, TrainingData] | None:
+def champion_data(store: Path | str, name: str) -> tuple[int, TrainingData] | None:
     """The champion's version and what it was trained on; None where there is no champion, or it was evaluated before that was kept.
 
     Raises:
@@ -69,23 +70,28 @@ def champion_data(store: Path, name: str) -> tuple[int, TrainingData] | None:
     champion = read_champion(store, name)
     if champion is None:
         return None
-    path = champion_model(store, champion).parent / EVALUATION_JSON
-    data = read_evaluation(path).training_data if path.is_file() else None
+    storage = open_storage(store)
+    file = f"{version_folder(name, champion.version)}/{EVALUATION_JSON}"
+    place, found = f"{storage.uri}/{file}", storage.read(file)
+    data = parse_evaluation(found.text, place).training_data if found else None
     if data is None:
-        log.warning("%s: does not say what champion version %d was trained on; drift is not known", path, champion.version)
+        log.warning("%s: does not say what champion version %d was trained on; drift is not known", place, champion.version)
         return None
     return champion.version, data
 
 
-def check_data(limits: DataLimits, dataset: Path, store: Path, name: str) -> Drift | None:
+def check_data(limits: DataLimits, dataset: Path, store: Path | str, name: str) -> Drift | None:
     """Refuse data that no model should be trained on tonight; the champion stays.
 
     Returns:
         The drift against the champion's training data; None without a champion to compare with.
     Raises:
         InvalidRecords: too few rows, one class only, or rows unlike those that the champion was trained on, in one sentence.
+        NotPromotable: a file of the champion is missing or damaged.
     """
     manifest = read_manifest(dataset)
+    # A champion that is damaged is found before hours of training, not after them.
+    check_champion(store, name)
     found = champion_data(store, name)
     drift = drift_of(dataset, manifest, *found) if found else None
     if problem := _broken(limits, manifest) or (_unlike(limits, drift) if drift else ""):

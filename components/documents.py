@@ -22,7 +22,7 @@ def read_json(path: Path) -> Any:
     return parse_json(path.read_text(encoding="utf-8"))
 
 
-def parse_json(text: str) -> Any:
+def parse_json(text: str | bytes) -> Any:
     """The document of a text.
 
     Raises: as read_json.

@@ -6,7 +6,7 @@ from types import NoneType, UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from components.distributions import TrainingData
-from components.documents import read_json, wrong_value
+from components.documents import parse_json, wrong_value
 from components.drift import Drift
 from components.errors import NotPromotable
 from components.storage import write_json_atomic
@@ -134,18 +134,27 @@ def read_evaluation(path: Path) -> Evaluation:
     """
     if not path.is_file():
         raise NotPromotable(f"{path}: no such file; make it with ctrflow evaluate")
+    return parse_evaluation(path.read_bytes(), str(path))
+
+
+def parse_evaluation(text: str | bytes, place: str) -> Evaluation:
+    """The document of a text.
+
+    Raises:
+        NotPromotable: damaged, or of another version.
+    """
     try:
-        document = read_json(path)
+        document = parse_json(text)
     except ValueError as error:
-        raise NotPromotable(f"{path}: not valid JSON ({error}); evaluate again") from error
+        raise NotPromotable(f"{place}: not valid JSON ({error}); evaluate again") from error
     if not isinstance(document, dict) or document.get("format_version") != FORMAT_VERSION:
-        raise NotPromotable(f"{path}: format_version {FORMAT_VERSION} is expected; evaluate again")
+        raise NotPromotable(f"{place}: format_version {FORMAT_VERSION} is expected; evaluate again")
     try:
-        evaluation = _part(Evaluation, document, str(path))
+        evaluation = _part(Evaluation, document, place)
     except (AttributeError, TypeError, ValueError) as error:
-        raise NotPromotable(f"{path}: damaged ({error}); evaluate again") from error
+        raise NotPromotable(f"{place}: damaged ({error}); evaluate again") from error
     if wrong := wrong_value(Evaluation, evaluation, "the document"):
-        raise NotPromotable(f"{path}: {wrong}; evaluate again")
+        raise NotPromotable(f"{place}: {wrong}; evaluate again")
     return evaluation
 
 

@@ -203,10 +203,10 @@ def train(
 
 @main.command()
 @click.argument("dataset", type=FOLDER)
-@click.argument("store", type=FOLDER)
+@click.argument("store")
 @name_option
 @limits_option
-def check(dataset: Path, store: Path, name: str, data_limits: str) -> None:
+def check(dataset: Path, store: str, name: str, data_limits: str) -> None:
     """Refuse DATASET if no model should be trained on it, by what the champion in STORE was trained on."""
     from components.data_check import check_data, read_limits
 

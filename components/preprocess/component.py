@@ -32,4 +32,4 @@ def preprocess(
 
     limits = read_limits(data_limits)
     run(read_settings(settings), json.loads(inputs), Path(dataset.path), Path(report.path))
-    check_data(limits, Path(dataset.path), Path(store), name)
+    check_data(limits, Path(dataset.path), store, name)

@@ -1,5 +1,6 @@
 """Drift against the champion's training data, and what stops a night before training."""
 
+import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from components.champion import Champion, champion_model, write_champion
 from components.data_check import DataLimits, check_data, read_limits
 from components.distributions import FieldCounts, TrainingData, training_data
 from components.drift import Drift, drift_of, stability
-from components.errors import InvalidConfig, InvalidRecords
+from components.errors import InvalidConfig, InvalidRecords, NotPromotable
 from components.evaluation import Evaluation, read_evaluation, write_evaluation
 from components.manifest import Manifest, Split, Statistics, manifest_digest, write_manifest
 from components.records import Batch, Schema, write_shard
@@ -83,19 +84,43 @@ def write_day(dataset: Path, train: Batch, rate: float = 1.0, encodes: str = "")
     return manifest
 
 
+CARD = {
+    "format_version": 1,
+    "strategy": "single",
+    "rank": 0,
+    "world_size": 1,
+    "step": 10,
+    "examples": 1000,
+    "field_size": 3,
+    "feature_size": FEATURES,
+    "id_base": 0,
+    "data_digest": "d" * 64,
+    "config": {},
+    "parameter_checksum": "c" * 64,
+    "ranks_agreed": True,
+    "metrics": {"final_loss": 0.5},
+}
+
+
 def put_in_force(store: Path, data: TrainingData | None) -> None:
+    weights = b"the weights of a champion"
+    listed = {"weights.npz": {"bytes": len(weights), "sha256": hashlib.sha256(weights).hexdigest()}}
+    card = json.dumps({**CARD, "files": listed})
     champion = Champion(
         name="deepfm",
         version=7,
-        model_digest="",
+        model_digest=hashlib.sha256(card.encode()).hexdigest(),
         data_digest="",
         auc=0.7,
         log_loss=0.6,
         promoted_at="2026-01-01T00:00:00+00:00",
         run_id="",
     )
-    champion_model(store, champion).mkdir(parents=True)
-    write_evaluation(champion_model(store, champion).parent / "evaluation.json", replace(EVALUATION, training_data=data))
+    folder = champion_model(store, champion)
+    folder.mkdir(parents=True)
+    (folder / "weights.npz").write_bytes(weights)
+    (folder / "model.json").write_text(card)
+    write_evaluation(folder.parent / "evaluation.json", replace(EVALUATION, training_data=data))
     write_champion(store, champion)
 
 
@@ -228,6 +253,16 @@ def test_a_champion_of_before_this_was_kept_stops_nothing(tmp_path: Path) -> Non
     put_in_force(tmp_path / "models", None)
     write_day(tmp_path / "day1", day(1, 100))
     assert check_data(DataLimits(), tmp_path / "day1", tmp_path / "models", "deepfm") is None
+
+
+def test_a_damaged_champion_is_found_before_anything_is_trained(tmp_path: Path) -> None:
+    put_in_force(tmp_path / "models", None)
+    write_day(tmp_path / "day1", day(1, 100))
+    (tmp_path / "models/deepfm/versions/7/model/weights.npz").write_bytes(b"The weights of a champion")
+    with pytest.raises(
+        NotPromotable, match=r"weights.npz: damaged, it differs from model.json; put a version in force: ctrflow models"
+    ):
+        check_data(DataLimits(), tmp_path / "day1", tmp_path / "models", "deepfm")
 
 
 def test_limits_are_read_from_json() -> None:
