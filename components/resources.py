@@ -1,12 +1,14 @@
 """What this container really has: CPUs by quota and affinity, memory by limit."""
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
 CGROUP = Path("/sys/fs/cgroup")
+TOPOLOGY = Path("/sys/devices/system/cpu")
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,21 @@ def usable_cpus(cgroup: Path = CGROUP, host: int | None = None, affinity: int | 
     count, reason = min(limits)
     note = f"; {source}" if quota is None and "unreadable" in source else ""
     return UsableCpus(count, reason + note)
+
+
+def physical_cores(cpus: Iterable[int] | None = None, topology: Path = TOPOLOGY) -> int | None:
+    """Cores under these CPUs, by default those of the affinity mask: hyper-threads of one core share it. None: not told.
+
+    Source: kernel, admin-guide/cputopology.rst; CPUs with the same core_cpus_list (older: thread_siblings_list) are one core.
+    """
+    cores = set()
+    for cpu in os.sched_getaffinity(0) if cpus is None else cpus:
+        folder = topology / f"cpu{cpu}" / "topology"
+        names = [folder / name for name in ("core_cpus_list", "thread_siblings_list") if (folder / name).is_file()]
+        if not names:
+            return None
+        cores.add(names[0].read_text().strip())
+    return len(cores)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ from components.learning import Learning
 
 StrategyName = Literal["single", "horovod", "parameter_server", "tower", "mirrored"]
 PlacementName = Literal["auto", "shared", "replicated_sparse", "replicated_dense", "sharded"]
-ProbeName = Literal["none", "input", "compute", "both"]
+ProbeName = Literal["none", "input", "compute", "both", "all"]
+CacheName = Literal["auto", "on", "off"]
 DeviceName = Literal["auto", "cpu", "gpu"]
 CrossDeviceName = Literal["reduction_to_one", "hierarchical_copy", "nccl"]
 
@@ -30,7 +31,11 @@ class TrainConfig(Learning):
     `batch_size` is per worker. The learning rate is `learning_rate` times `learning_rate_factor`, which is how it is scaled to
     several workers: nothing is multiplied by their number unasked. It rises over `warmup_steps`. `steps` 0 means that `epochs`
     decide. `field_size` and `feature_size` 0 mean: as the manifest says; anything else must agree with it. Threads 0 mean as many
-    as the usable CPUs, divided among the workers of a host; an empty `kmp_affinity` sets none. `max_seconds` ends a probe early.
+    as the usable CPUs, divided among the workers of a host; an empty `kmp_affinity` sets none.
+    A probe ends after `max_seconds`, or before when its rate is known within `probe_precision` (a share of it; 0 = never before);
+    probe all does both, compute and input one after the other in one process, each with its own clock.
+    `parallel_reads` files are read side by side and `map_parallelism` records decoded, `prefetch_batches` are ready before they are
+    asked for; 0 leaves a number to input.py. `cache` keeps decoded rows for the next epoch, auto where they fit.
     `checkpoint_steps` 0 writes no checkpoints; otherwise one every so many steps and at the end, of which `keep_checkpoints` are
     kept.
     `embedding_placement` is where Horovod's ranks have the embedding table (placement.py); auto takes what costs least.
@@ -55,6 +60,11 @@ class TrainConfig(Learning):
     ps_synchronous: bool = False
     probe: ProbeName = "none"
     max_seconds: float = 0.0
+    probe_precision: float = 0.0
+    parallel_reads: int = 0
+    map_parallelism: int = 0
+    prefetch_batches: int = 0
+    cache: CacheName = "auto"
     checkpoint_steps: int = 0
     keep_checkpoints: int = 3
     warm_start: bool = False
@@ -67,6 +77,7 @@ class TrainConfig(Learning):
         kinds = {
             "strategy": StrategyName,
             "probe": ProbeName,
+            "cache": CacheName,
             "embedding_placement": PlacementName,
             "device": DeviceName,
             "cross_device": CrossDeviceName,
@@ -77,17 +88,18 @@ class TrainConfig(Learning):
         for name in ("batch_size", "workers_per_host", "keep_checkpoints"):
             if getattr(self, name) < 1:
                 raise InvalidConfig(f"{name} {getattr(self, name)}: at least 1 is needed")
-        for name in ("field_size", "feature_size", "steps", "max_seconds", "towers"):
+        for name in ("field_size", "feature_size", "steps", "max_seconds", "probe_precision", "towers"):
             if getattr(self, name) < 0:
                 raise InvalidConfig(f"{name} {getattr(self, name)}: must not be negative")
-        for name in ("intra_op_threads", "inter_op_threads", "omp_threads"):
+        threads = ("intra_op_threads", "inter_op_threads", "omp_threads")
+        for name in (*threads, "parallel_reads", "map_parallelism", "prefetch_batches"):
             if not 0 <= getattr(self, name) <= 1024:
                 raise InvalidConfig(f"{name} {getattr(self, name)}: must be in 0..1024, 0 for the default")
         if self.strategy in ONE_PROCESS and self.workers_per_host != 1:
             raise InvalidConfig(f"workers_per_host {self.workers_per_host}: strategy {self.strategy} has one worker")
         if self.strategy == "parameter_server" and self.workers_per_host != 1:
             raise InvalidConfig(f"workers_per_host {self.workers_per_host}: strategy parameter_server has one worker a host")
-        if self.strategy == "parameter_server" and self.probe in ("input", "compute"):
+        if self.strategy == "parameter_server" and self.probe in ("input", "compute", "all"):
             raise InvalidConfig(f"probe {self.probe}: strategy parameter_server trains as it is, with none or both")
         self._check_towers()
         if self.strategy not in (*TOWERS, "horovod") and self.device == "gpu":

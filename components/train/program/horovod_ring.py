@@ -27,7 +27,7 @@ from components.train.program.layout import Layout
 from components.train.program.loss_scale import loss_scale_for, overflow
 from components.train.program.model import Model
 from components.train.program.optimizers import DenseOptimizer
-from components.train.program.placement import place, place_for
+from components.train.program.placement import Load, bytes_a_step, place, place_for
 from components.train.program.table import Table
 from components.train.program.traced import traced
 
@@ -52,7 +52,7 @@ class HorovodRing:
             initial=lambda start, stop: initial_table(config, self._width, start, stop),
             update=lambda variable, ids_U, gradient_UE: apply_to_rows(config, variable, ids_U, gradient_UE, self._step),
         )
-        self._shape = (table.rows, table.stored)
+        self._table, self._shape = table, (table.rows, table.stored)
         chosen = place_for(config, source, table, self.size, hvd.local_size()) if self.rank == 0 else None
         self.placement_name, why = hvd.broadcast_object(chosen, root_rank=0)
         if self.rank == 0:
@@ -117,6 +117,20 @@ class HorovodRing:
     def stop_together(self, wish: bool) -> bool:
         """Rank 0 decides for all, so that no rank waits for one that left."""
         return bool(self._exchange.gather([tf.constant([int(wish)])], "stop")[0][0])
+
+    def each_rank(self, own: Any) -> list[Any]:
+        """What every rank has to say, by rank; all ranks must call it."""
+        found: list[Any] = hvd.allgather_object(own)
+        return found
+
+    def sent_bytes(self, rows: float) -> float:
+        """What a rank sends in a step whose batch has so many distinct rows; on one host, through its memory."""
+        dense: float = 8.0 * (self.size - 1) / self.size * sum(int(np.prod(variable.shape)) for variable in self.dense)
+        if self.placement_name == "shared":
+            rows_sent: float = 4.0 * (self.size - 1) / self.size * rows * (1 + self._width)
+            return dense + rows_sent
+        load = Load(ranks=self.size, local_ranks=hvd.local_size(), distinct_ids=int(rows), memory_bytes=0)
+        return dense + bytes_a_step(self._table, load)[self.placement_name]
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Shapes of what a state must hold; one of another precision has no loss scale."""

@@ -128,36 +128,62 @@ def fits_cache(
         return False, f"Pipe mode reads every epoch; {numbers}"
     if epochs < 2:
         return False, f"one epoch; {numbers}"
+    if config.cache != "auto":
+        return config.cache == "on", f"as set; {numbers}"
     return needed <= most, f"{numbers}, {'within' if needed <= most else 'more than'} {room}"
 
 
-def read_files(files: Sequence[str], encoding: Encoding) -> Payloads:
-    """A reader of files, the same in every epoch: a dataset whose elements a decoder of decoding.py takes."""
+def read_files(files: Sequence[str], encoding: Encoding, parallel_reads: int = 0) -> Payloads:
+    """A reader of files, the same in every epoch: a dataset whose elements a decoder of decoding.py takes.
+
+    Args:
+        parallel_reads: files that are read side by side, their records in turn; 0 or 1 is one after the other.
+    """
+    kind = tf.data.TextLineDataset if encoding == "libsvm" else tf.data.TFRecordDataset
+    side_by_side = min(parallel_reads, len(files))
+
+    def read(names: Any) -> Any:
+        return kind(names, buffer_size=4 << 20)
 
     def payloads(read_before: Any) -> Any:
-        if encoding == "libsvm":
-            return tf.data.TextLineDataset(list(files), buffer_size=4 << 20).batch(BLOCK_ROWS)
-        records = tf.data.TFRecordDataset(list(files), buffer_size=4 << 20)
+        names = list(files)
+        if side_by_side > 1:
+            # In turn and never as they come: all workers must see the same order.
+            of_names = tf.data.Dataset.from_tensor_slices(names)
+            records = of_names.interleave(read, side_by_side, num_parallel_calls=side_by_side, deterministic=True)
+        else:
+            records = read(names)
         return records if encoding == "blocks" else records.batch(BLOCK_ROWS)
 
     return payloads
 
 
 @as_it_stands
-def batches(payloads: Payloads, source: Source, division: Division, seed: int, begun: int = 0, *, cached: bool = False) -> Any:
+def batches(
+    payloads: Payloads,
+    source: Source,
+    division: Division,
+    seed: int,
+    begun: int = 0,
+    *,
+    cached: bool = False,
+    how: TrainConfig | None = None,
+) -> Any:
     """A tf.data.Dataset of this worker's batches after the first `begun` of `division.steps`: labels float32 [B], ids
     int32 [B, F], values float32 [B, F].
 
     Args:
         payloads: from the number of epochs that were read before, in this process, to the records of the next one; with `cached`
             it is called once.
+        how: numbers of threads and batches that are not as below.
     """
+    how = how or TrainConfig()
     share, batch, fields = division.share, division.batch_size, source.field_size
     wanted = division.steps_per_epoch * share.readers * batch
     # Fewer rows than one batch for every reader: all of them, some used again.
     filled, taken = share.rows < wanted, min(share.rows, wanted)
     position_B = (share.index + share.readers * tf.range(batch, dtype=tf.int64)) % max(share.rows, 1)
-    parallel = None if source.encoding == "blocks" else tf.data.AUTOTUNE
+    parallel = how.map_parallelism or (None if source.encoding == "blocks" else tf.data.AUTOTUNE)
 
     def decode(payload: Any) -> Any:
         columns = DECODERS[source.encoding](payload, fields)
@@ -207,10 +233,11 @@ def batches(payloads: Payloads, source: Source, division: Division, seed: int, b
     # One reader in a fixed order is what makes all workers agree on what a global batch is.
     options.deterministic = True
     # The step has the threads of the process; reading has its own, and does not wait for them.
-    options.threading.private_threadpool_size = 1 if source.encoding == "blocks" else 2
+    least = 1 if source.encoding == "blocks" else 2
+    options.threading.private_threadpool_size = max(least, how.map_parallelism, min(how.parallel_reads, len(source.files)))
     epochs = tf.data.Dataset.range(first, division.epochs).flat_map(one_epoch)
     rest = epochs.skip(begun % division.steps_per_epoch).take(division.steps - begun)
-    return rest.prefetch(PREFETCH_BATCHES).with_options(options)
+    return rest.prefetch(how.prefetch_batches or PREFETCH_BATCHES).with_options(options)
 
 
 def explain_damage(source: Source, manifest: Manifest) -> InvalidRecords | None:

@@ -50,15 +50,25 @@ def worker_device(index: int) -> str:
 
 
 def _step(worker: int, rows: int, start: float, seen: NDArray[np.float64]) -> Step:
-    """A step from what its worker saw: loss, seconds of waiting for input, seconds of computing.
+    """A step from what its worker saw: loss, seconds of waiting for input, of computing and of asking servers, distinct rows.
 
     Seconds are differences of one process's clock, the worker's; what is left of the coordinator's own was spent on the way.
     """
     end = time.monotonic()
-    value, wait, compute = (float(each) for each in seen)
+    value, wait, compute, servers, distinct = (float(each) for each in seen)
     duration = end - start
     communication = max(duration - wait - compute, 0.0)
-    return Step(worker=worker, rows=rows, duration_s=duration, wait_s=wait, communication_s=communication, ended=end, loss=value)
+    return Step(
+        worker=worker,
+        rows=rows,
+        duration_s=duration,
+        wait_s=wait,
+        communication_s=communication,
+        ended=end,
+        loss=value,
+        servers_s=min(servers, communication),
+        distinct=int(distinct),
+    )
 
 
 def cluster_of_environment() -> dict[str, list[str]]:
@@ -125,8 +135,8 @@ class ParameterServers:
         """One worker's part of a step on its next batch, computed where this is called.
 
         Returns:
-            loss and seconds of waiting and computing, float64 [3]; dense gradients [P]; distinct ids [U] and their gradients
-            [U, E]; where those rows are.
+            loss, seconds of waiting, of computing and of asking servers, and distinct rows, float64 [5]; dense gradients [P];
+            distinct ids [U] and their gradients [U, E]; where those rows are.
         """
         began = tf.timestamp()
         with tf.control_dependencies([began]):
@@ -150,7 +160,8 @@ class ParameterServers:
         gradient_P = tf.add_n([self._servers.flatten(each) for each in dense_gradients]) / count
         gradient_UE = sum_rows(tf.concat(rows_gradients, axis=0), union) / count if len(cells) > 1 else rows_gradients[0]
         computed = time_after([value, gradient_P, gradient_UE])
-        seen = tf.stack([tf.cast(value, tf.float64), read - began, asked - read + computed - answered])
+        computing, distinct = asked - read + computed - answered, tf.cast(tf.size(union.ids_U), tf.float64)
+        seen = tf.stack([tf.cast(value, tf.float64), read - began, computing, answered - asked, distinct])
         return seen, gradient_P, union.ids_U, gradient_UE, route
 
     def shares(self, layout: Layout) -> list[Share]:
@@ -167,9 +178,12 @@ class ParameterServers:
 
     def _iterator(self, division: Division, worker: int, begun: int, cached: bool) -> Any:
         """This worker's batches, read by the worker itself."""
-        own, payloads = replace(division, rank=worker), read_files(self._files[worker], self._source.encoding)
+        own, payloads = replace(division, rank=worker), self._payloads(worker)
         with tf.device(worker_device(worker)):
-            return iter(batches(payloads, self._source, own, self._config.seed, begun, cached=cached))
+            return iter(batches(payloads, self._source, own, self._config.seed, begun, cached=cached, how=self._config))
+
+    def _payloads(self, worker: int) -> Any:
+        return read_files(self._files[worker], self._source.encoding, self._config.parallel_reads)
 
     def fit(self, division: Division, recorder: Recorder, begun: int, save: Callable[[int], None], cached: bool) -> None:
         """The steps of all workers after the first `begun`; all workers wait for each other where a checkpoint is due."""
@@ -229,8 +243,8 @@ class ParameterServers:
             cells = group_by_id(tf.concat(ids, axis=0))
             gradient_UE = sum_rows(tf.concat(rows, axis=0), cells) / float(self.size)
             self._servers.push(self._servers.route(cells.ids_U), gradient_UE, tf.add_n(dense) / float(self.size))
-            # The mean loss; the seconds of all workers, which take their turns.
-            return tf.add_n(seen) / tf.constant([self.size, 1, 1], tf.float64)
+            # The mean loss and rows; the seconds of all workers, which take their turns.
+            return tf.add_n(seen) / tf.constant([self.size, 1, 1, 1, self.size], tf.float64)
 
         def loop(iterators: list[Any], steps: int) -> None:
             for _ in range(steps):
@@ -244,6 +258,14 @@ class ParameterServers:
                 recorder.add(_step(0, division.batch_size * self.size, start, seen))
 
         return loop
+
+    def each_rank(self, own: Any) -> list[Any]:
+        """The coordinator sees all workers itself."""
+        return [own]
+
+    def sent_bytes(self, rows: float) -> float:
+        """What a worker sends to the servers in a step whose batch has so many distinct rows: ids, and all gradients."""
+        return rows * 4 * (1 + self._model.row_width) + 4.0 * sum(value.size for value in self._model.initial_dense())
 
     def checksums(self) -> dict[str, str]:
         """None: there is only one copy."""

@@ -101,6 +101,14 @@ class Single:
         """Whether to end a time-limited probe now."""
         return wish
 
+    def each_rank(self, own: Any) -> list[Any]:
+        """What every rank has to say, by rank; all ranks must call it."""
+        return [own]
+
+    def sent_bytes(self, rows: float) -> float:
+        """What a worker sends to others in a step whose batch has so many distinct rows."""
+        return 0.0
+
     def parameters(self) -> tuple[NDArray[np.float32], list[NDArray[np.float32]]]:
         """The embedding table without slots [V, E], and the dense weights."""
         return self.table[:, : self._width].numpy(), [variable.numpy() for variable in self.dense]

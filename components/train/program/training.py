@@ -2,7 +2,8 @@
 
 import json
 import logging
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from components.resources import usable_cpus, usable_memory
 from components.train.program import checkpoint
 from components.train.program.agreement import check_agreement
 from components.train.program.channels import Channels, find_channels
-from components.train.program.config import TrainConfig
+from components.train.program.config import ProbeName, TrainConfig
 from components.train.program.container import Container
 from components.train.program.division import Division, check_cover, divide
 from components.train.program.export import MODEL_CARD, write_model
@@ -35,6 +36,7 @@ from components.train.program.input import (
 from components.train.program.model import Model, make_model
 from components.train.program.pipe import PipeReader
 from components.train.program.precision import choose_precision, cpu_flags
+from components.train.program.read_ahead import ReadAhead
 from components.train.program.sampler import Sampler
 from components.train.program.warm_start import WarmStart, start_warm
 
@@ -42,6 +44,8 @@ log = logging.getLogger(__name__)
 
 TRAINING = "training.json"
 GLOBAL_BATCH = "global_batch"
+# What probe all measures after both.
+PARTS: tuple[ProbeName, ...] = ("compute", "input")
 # What TensorFlow's readers raise for data that is damaged, or not what was declared.
 DATA_ERRORS = (
     tf.errors.DataLossError,
@@ -122,6 +126,7 @@ def resume(
 class Input:
     """What this process trains on, and how it reads it; `pipe` only in Pipe mode."""
 
+    config: TrainConfig
     source: Source
     manifest: Manifest
     channels: Channels
@@ -131,7 +136,7 @@ class Input:
 
     @property
     def payloads(self) -> Payloads:
-        return self.pipe.payloads if self.pipe else read_files(self.source.files, self.source.encoding)
+        return self.pipe.payloads if self.pipe else read_files(self.source.files, self.source.encoding, self.config.parallel_reads)
 
     def explain(self, error: tf.errors.OpError) -> WorkflowError | None:
         """What is wrong with the data, named; None when it is not the data."""
@@ -163,7 +168,7 @@ def train(container: Container, config: TrainConfig, rank: int, started: float, 
     pipe = None
     if channels.input_mode == "Pipe":
         pipe = PipeReader(container.data, channels.of(local_rank), division.share, manifest, pipe_deadline_s)
-    given = Input(source=source, manifest=manifest, channels=channels, division=division, pipe=pipe, cached=cached)
+    given = Input(config=config, source=source, manifest=manifest, channels=channels, division=division, pipe=pipe, cached=cached)
     begun, warm = resume(container, config, manifest.schema, model, strategy, division, manifest.negative_sampling_rate)
     check_agreement(strategy.checksums(), begun)
     if division.rank == 0:
@@ -227,18 +232,37 @@ def run_steps(
         # Writing a large table takes a while in which no step ends, and is no hang.
         progress.touch()
 
-    recorder = Recorder(config, division, begun, started, progress, strategy.loss_scale)
-    with Sampler() as sampler:
-        try:
-            if config.strategy == "parameter_server":
-                strategy.fit(division, recorder, begun, due, given.cached)
-            else:
-                rows = batches(given.payloads, given.source, division, config.seed, begun, cached=given.cached)
-                fit(strategy, rows, config, recorder, begun=begun, steps=division.steps, save=due)
-        except tf.errors.OpError as error:
-            if (found := given.explain(error)) is not None:
-                raise found from error
-            raise
+    def part(probe: ProbeName, rows: Iterator[Any], begun: int, last: int) -> dict[str, Any]:
+        """The figures of the steps from `begun` on."""
+        recorder = Recorder(config, division, begun, started, progress, strategy.loss_scale)
+        # What a launcher started on this host is this job.
+        with Sampler(os.getppid()) as sampler:
+            try:
+                if config.strategy == "parameter_server":
+                    strategy.fit(division, recorder, begun, due, given.cached)
+                else:
+                    fit(strategy, rows, config, recorder, probe=probe, begun=begun, steps=last, save=due)
+            except tf.errors.OpError as error:
+                if (found := given.explain(error)) is not None:
+                    raise found from error
+                raise
+        since, summary = recorder.summary()
+        own = sampler.figures(since)
+        ranks = [rank for ranks in strategy.each_rank(summary["ranks"]) for rank in ranks]
+        distinct = summary["distinct_rows"]
+        sent = None if probe == "input" or distinct is None else strategy.sent_bytes(distinct)
+        return summary | own | {"ranks": ranks, "rank_skew": skew(ranks), "sent_bytes_per_step": sent, "probe": probe}
+
+    rows: Any = iter(())
+    if config.strategy != "parameter_server":
+        rows = ReadAhead(batches(given.payloads, given.source, division, config.seed, begun, cached=given.cached, how=config))
+    if config.probe == "all":
+        # In one process: importing TensorFlow takes longer than measuring. What is left in buffers is found to be warm-up.
+        third = max(division.steps // 3, 1)
+        measured = part("both", rows, 0, third)
+        parts = {name: part(name, rows, 0, third) for name in PARTS}
+    else:
+        measured, parts = part(config.probe, rows, begun, division.steps), {}
     progress.unlink(missing_ok=True)
     cpus = usable_cpus()
     return {
@@ -253,15 +277,21 @@ def run_steps(
         "examples_left_out": division.left_out,
         "examples_repeated": division.repeated,
         "input_mode": given.channels.input_mode,
+        "encoding": given.source.encoding,
         "rows_cached": given.cached,
-        **recorder.summary(),
-        "cpu_percent_per_core": sampler.cpu_percent_per_core(),
-        "rss_bytes": sampler.rss_bytes,
+        **measured,
         "usable_cpus": cpus.count,
         "usable_cpus_source": cpus.source,
-        "probe": config.probe,
+        "parts": parts,
         **strategy.figures(),
     }
+
+
+def skew(ranks: Sequence[Mapping[str, Any]]) -> float | None:
+    """How much longer than the mean worker the slowest one computes in a step; 0 = all alike, None for one."""
+    seconds = [rank["compute_s"] for rank in ranks]
+    mean = sum(seconds) / len(seconds)
+    return max(seconds) / mean - 1 if len(seconds) > 1 and mean > 0 else None
 
 
 def save(strategy: Any, division: Division, folder: Path, step: int, keep: int) -> None:

@@ -61,5 +61,5 @@ def test_the_batch_before_the_loss_is_looked_at_too(tmp_path: Path) -> None:
     recorder, strategy = Recorder(config, division, 0, 0.0, tmp_path / "progress"), DivergesAtTwo()
     with pytest.raises(WorkflowError) as caught:
         # The first batch broke the weights; the second, whose loss shows it, is innocent.
-        fit(strategy, [batch(5000.0), batch(1.0)], config, recorder, begun=0, steps=9, save=lambda step: None)  # type: ignore[arg-type]
+        fit(strategy, iter([batch(5000.0), batch(1.0)]), config, recorder, probe="none", begun=0, steps=9, save=print)  # type: ignore[arg-type]
     assert str(caught.value).startswith("step 2: the loss is nan; training diverged: values of the last batches go up to 5000")

@@ -2,11 +2,13 @@
 
 import hashlib
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 import tensorflow as tf
 
@@ -177,7 +179,7 @@ def test_asynchronous_servers_give_every_worker_its_own_equal_share(run_job: Cal
     assert job.wait() == [0, 0], job.log()
     training = job.training()
     # 5900 rows in global batches of 64: 92 of them, 12 rows left out.
-    assert training["ranks"] == [{"rank": 0, "steps": 92}, {"rank": 1, "steps": 92}]
+    assert [(rank["rank"], rank["steps"]) for rank in training["ranks"]] == [(0, 92), (1, 92)]
     assert (training["examples"], training["examples_left_out"]) == (5888, 12)
     # A row is a weight and 8 numbers, the dense part 1 + 40 x 16 + 16 + 16 x 8 + 8 + 8 + 1 = 802 weights, and Adam keeps two
     # moments of each.
@@ -186,6 +188,9 @@ def test_asynchronous_servers_give_every_worker_its_own_equal_share(run_job: Cal
     shares = [training[name] for name in ("input_wait_share", "compute_share", "communication_share")]
     assert all(share > 0 for share in shares)
     assert sum(shares) == pytest.approx(1.0)
+    # Asking servers for rows is a part of it; so is sending gradients: an id and 9 numbers a distinct row, and all dense weights.
+    assert 0 < training["parameter_server_share"] <= training["communication_share"]
+    assert training["sent_bytes_per_step"] == pytest.approx(training["distinct_rows"] * 4 * 10 + 802 * 4)
     assert learns(job.losses())
 
 
@@ -256,13 +261,38 @@ def deepfm_by_hand(weights: Any, ids: Any, values: Any) -> Any:
     return 1 / (1 + np.exp(-logit))
 
 
-@pytest.mark.parametrize("probe", ["input", "compute", "both"])
-def test_probes_measure_and_leave_no_model(run_job: Callable[..., Any], dataset: Path, probe: str) -> None:
-    job = run_job(dataset, strategy="single", probe=probe, batch_size=64, **{**MODEL, "steps": 100_000, "max_seconds": 1})
+def test_a_probe_measures_its_parts_in_one_process_and_leaves_no_model(run_job: Callable[..., Any], dataset: Path) -> None:
+    job = run_job(dataset, strategy="single", probe="all", batch_size=64, **{**MODEL, "steps": 100_000, "max_seconds": 1})
     assert job.wait() == [0], job.log()
-    training = job.training()
-    assert training["stopped_early"]
-    assert 0 < training["examples"] < 100_000 * 64
-    assert 0.5 < training["train_s"] < 20
-    assert training["examples_per_s"] > 0
+    both = job.training()
+    parts = {"both": both, **both["parts"]}
+    assert list(parts) == ["both", "compute", "input"]
+    for name, part in parts.items():
+        assert part["probe"] == name
+        assert part["stopped_early"]
+        assert 0 < part["examples"] < 100_000 * 64
+        assert 0.9 < part["train_s"] < 20
+        assert part["rate_low"] < part["examples_per_s"] < part["rate_high"]
+        assert part["block_steps"] * len(part["block_s"]) <= part["ranks"][0]["steps"] - part["warmup_steps"]
+        assert 0 < part["machine"]["own_cpus"] <= psutil.cpu_count()
+        assert part["machine"]["memory_used_bytes"] > part["rss_bytes"] > 50e6
+    # 64 rows of 5 fields have at most 320 ids; one process sends nothing.
+    assert 64 < both["distinct_rows"] <= 320
+    assert both["sent_bytes_per_step"] == 0
+    assert both["parts"]["input"]["final_loss"] is None
+    assert both["parts"]["input"]["input_wait_share"] > 0.9 > both["parts"]["compute"]["input_wait_share"]
     assert not (job.bases[0] / "model/model.json").exists()
+
+
+def test_a_probe_that_knows_its_rate_ends_before_its_time(run_job: Callable[..., Any], dataset: Path) -> None:
+    settings = {"strategy": "horovod", "workers_per_host": 2, "batch_size": 32, "probe": "both", "probe_precision": 0.9}
+    started = time.monotonic()
+    job = run_job(dataset, **settings, **{**MODEL, "steps": 100_000, "max_seconds": 100})
+    assert job.wait() == [0], job.log()
+    assert time.monotonic() - started < 60
+    training = job.training()
+    assert [rank["rank"] for rank in training["ranks"]] == [0, 1]
+    assert training["ranks"][0]["steps"] == training["ranks"][1]["steps"]
+    assert training["rank_skew"] >= 0
+    # Dense gradients and rows pass through the host's memory: fewer bytes than all weights and every cell's row would be.
+    assert 0 < training["sent_bytes_per_step"] < 1e6

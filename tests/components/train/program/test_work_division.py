@@ -54,12 +54,9 @@ def test_a_batch_larger_than_the_epoch_is_filled_up_and_said_so(
     assert "takes more than the 13 rows: 3 are used again in each epoch; lower batch_size" in job.log()
 
 
-@pytest.mark.parametrize(
-    ("strategy", "ranks"),
-    [("horovod", [{"rank": 0, "steps": 12}]), ("parameter_server", [{"rank": r, "steps": 12} for r in (0, 1)])],
-)
+@pytest.mark.parametrize("strategy", ["horovod", "parameter_server"])
 def test_hosts_that_have_a_part_of_the_files_take_equal_steps(
-    run_job: Callable[..., Any], make_dataset: Callable[..., Path], tmp_path: Path, strategy: str, ranks: list[dict[str, int]]
+    run_job: Callable[..., Any], make_dataset: Callable[..., Path], tmp_path: Path, strategy: str
 ) -> None:
     """300 + 50 rows on one host and 200 on the other: 6 batches of 32 an epoch on either."""
     dataset = make_dataset(tmp_path / "set", "blocks", (300, 200, 50))
@@ -68,7 +65,7 @@ def test_hosts_that_have_a_part_of_the_files_take_equal_steps(
     training = job.training()
     assert (training["steps_per_epoch"], training["examples"]) == (6, 2 * 6 * 64)
     assert training["examples_left_out"] == 550 - 6 * 64
-    assert training["ranks"] == ranks
+    assert [(rank["rank"], rank["steps"]) for rank in training["ranks"]] == [(0, 12), (1, 12)]
 
 
 def test_ranks_of_a_host_read_a_fifo_each_and_damage_is_named(
