@@ -16,8 +16,13 @@ class InputSettings:
     encoding: str = ""
     parallel_reads: int = 0
     map_parallelism: int = 0
-    prefetch: int = 0
+    prefetch_batches: int = 0
     cached: bool | None = None
+
+    def __str__(self) -> str:
+        numbers = {"reads": self.parallel_reads, "decoders": self.map_parallelism, "batches ready": self.prefetch_batches}
+        said = [f"{number} {name}" for name, number in numbers.items() if number]
+        return ", ".join([self.encoding, *said] + (["not cached"] if self.cached is False else []))
 
 
 @dataclass(frozen=True, kw_only=True)

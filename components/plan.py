@@ -25,6 +25,9 @@ ONE_PROCESS: tuple[Strategy, ...] = ("single", *TOWERS)
 InputMode = Literal["File", "FastFile", "Pipe"]
 Distribution = Literal["FullyReplicated", "ShardedByS3Key"]
 ProbeKind = Literal["none", "input", "compute", "both"]
+# What one job is asked for: `all` is both, compute and input one after the other.
+ProbeWish = Literal[ProbeKind, "all"]
+Cache = Literal["auto", "on", "off"]
 Placement = Literal["auto", "shared", "replicated_sparse", "replicated_dense", "sharded"]
 Device = Literal["auto", "cpu", "gpu"]
 CrossDevice = Literal["reduction_to_one", "hierarchical_copy", "nccl"]
@@ -105,7 +108,7 @@ class Plan(Learning):
     Attributes:
         alternatives: other instance types of the same rung, best first, for when there is no capacity of the first.
         encoding: of the shards that the rates were measured with; empty where that is not known.
-        towers, device, cross_device, embedding_placement: see the training program's config.py.
+        parallel_reads to cache, towers, device, cross_device, embedding_placement: see the training program's config.py.
         predicted_low, predicted_high: 95 % bounds of predicted_examples_per_s.
         epoch_s, epoch_usd: of one epoch, start-up included; no price, no USD.
         rests_on_a_guess: its machine, or its number of hosts, was not measured.
@@ -124,6 +127,10 @@ class Plan(Learning):
     inter_op_threads: int = 0
     omp_threads: int = 0
     kmp_affinity: str = ""
+    parallel_reads: int = 0
+    map_parallelism: int = 0
+    prefetch_batches: int = 0
+    cache: Cache = "auto"
     towers: int = 0
     device: Device = "auto"
     cross_device: CrossDevice = "reduction_to_one"
@@ -147,7 +154,8 @@ class Plan(Learning):
             require(getattr(self, name) in get_args(kind), name, getattr(self, name), f"choose one of {_listed(kind)}")
         for name in ("instance_count", "workers_per_host", "batch_size"):
             require(getattr(self, name) >= 1, name, getattr(self, name), "at least 1 is needed")
-        for name in ("steps", "intra_op_threads", "inter_op_threads", "omp_threads", "towers"):
+        counts = ("steps", "intra_op_threads", "inter_op_threads", "omp_threads", "towers")
+        for name in (*counts, "parallel_reads", "map_parallelism", "prefetch_batches"):
             require(getattr(self, name) >= 0, name, getattr(self, name), "must not be negative")
         for name in ("predicted_low", "predicted_high", "epoch_s", "epoch_usd"):
             value = getattr(self, name)
@@ -193,6 +201,7 @@ class Plan(Learning):
 
 _CHOICES: dict[str, Any] = {
     "strategy": Strategy,
+    "cache": Cache,
     "device": Device,
     "cross_device": CrossDevice,
     "embedding_placement": Placement,
@@ -248,19 +257,23 @@ def direct_plan(
     )
 
 
-def hyperparameters(plan: Plan, *, probe: ProbeKind = "none", max_seconds: float = 0.0, warm_start: bool = False) -> dict[str, str]:
+def hyperparameters(
+    plan: Plan, *, probe: ProbeWish = "none", max_seconds: float = 0.0, precision: float = 0.0, warm_start: bool = False
+) -> dict[str, str]:
     """The training program's hyperparameters; SageMaker carries them as strings.
 
     Args:
         probe: which part of a step runs; "none" is real training.
         max_seconds: end the measured part after so long; 0 = steps or epochs decide.
+        precision: end a probe before, when its rate is known within this share; 0 = never.
         warm_start: begin with the weights of channel champion.
     """
     placed = ("strategy", "workers_per_host", "batch_size", "steps")
     split = ("towers", "device", "cross_device", "embedding_placement")
     threads = ("intra_op_threads", "inter_op_threads", "omp_threads", "kmp_affinity")
-    settings = plan.learning() | {name: getattr(plan, name) for name in placed + split + threads}
-    settings |= {"probe": probe, "max_seconds": max_seconds, "warm_start": warm_start}
+    reading = ("parallel_reads", "map_parallelism", "prefetch_batches", "cache")
+    settings = plan.learning() | {name: getattr(plan, name) for name in placed + split + threads + reading}
+    settings |= {"probe": probe, "max_seconds": max_seconds, "probe_precision": precision, "warm_start": warm_start}
     return {name: as_text(value) for name, value in settings.items()}
 
 

@@ -17,7 +17,7 @@ from components.documents import read_json, settings_of
 from components.errors import InvalidConfig, TrainingJobFailed
 from components.manifest import MANIFEST
 from components.measurements import Finding, InputSettings, MachineUse
-from components.plan import LOCAL, ModelSettings, Plan, ProbeKind, Threads, checked_arguments, hyperparameters
+from components.plan import LOCAL, ModelSettings, Plan, ProbeKind, ProbeWish, Threads, checked_arguments, hyperparameters
 from components.storage import write_json_atomic
 from components.training_jobs import Channel, FinishedJob, TrainingJob, run_training_job
 from components.training_results import TRAINING, TrainingResult, read_training_result
@@ -30,7 +30,9 @@ ENTRYPOINT = ("python3", "-m", "components.train.program.launch")
 # A probe that hangs must not be paid for until the limit of real training.
 PROBE_MAX_RUNTIME_S = 600
 # A small dataset is read again and again until a probe's time is over; so many steps are never reached.
-PROBE_STEPS = 20_000
+PROBE_STEPS = 100_000
+# A probe ends when its rate is known within this share, 95 % confidence, or when its time is over.
+PRECISION = 0.03
 
 # Two short measurements closer than this are the same measurement.
 NOISE = 0.05
@@ -42,7 +44,7 @@ INPUT_HEADROOM = 1.2
 
 @dataclass(frozen=True, kw_only=True)
 class JobSettings:
-    """Where and as whom jobs run; the same for probes and for training."""
+    """Where and as whom jobs run; the same for probes and for training. `paid`: by the second, as on SageMaker itself."""
 
     image: str
     role_arn: str
@@ -51,11 +53,15 @@ class JobSettings:
     output_uri: str
     poll_s: float = 15.0
     max_runtime_s: int = 24 * 3600
+    paid: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
 class Probe:
-    """What one short job measured. `kind` says which part of a step ran; job_s is the whole job, start-up included.
+    """What a short job measured. `kind` says which part of a step ran; job_s is the whole job, start-up included.
+
+    Of several probes that one job measured, the first has the job's time but for what the others measured. billable_s is the
+    same of the seconds that are paid, of one host.
 
     rate_low to rate_high: 95 % confidence interval of examples_per_s; None where the measured part was too short for one.
     warmup_steps: of each worker, left out. bytes_per_step: what one worker sends in a step. parameter_server_share: of a step's
@@ -89,13 +95,27 @@ class Probe:
     bytes_per_step: float | None = None
     parameter_server_share: float | None = None
     rank_skew: float | None = None
+    outlier_share: float | None = None
+    billable_s: float = 0.0
     input: InputSettings = field(default_factory=InputSettings)
     machine: MachineUse | None = None
 
     @property
     def busy_cores(self) -> float:
-        """Cores' worth of CPU time in use, at most the usable ones; 0 when the probe was too short to sample."""
+        """Cores' worth of CPU time in use, at most the usable ones; 0 when the probe was too short to sample.
+
+        By this job where that is known: of several hosts only the first is sampled, and locally all are on one machine.
+        """
+        if self.machine is not None and self.hosts == 1:
+            return min(self.machine.own_cpus, self.usable_cpus)
         return min(sum(self.cpu_percent_per_core) / 100, self.usable_cpus)
+
+    def rate(self) -> str:
+        """For a person: 97,501 examples/s (95 % interval 95,300 to 99,800)."""
+        said = f"{self.examples_per_s:,.0f} examples/s"
+        if self.rate_low is None or self.rate_high is None:
+            return said
+        return f"{said} (95 % interval {self.rate_low:,.0f} to {self.rate_high:,.0f})"
 
     @property
     def utilization(self) -> float:
@@ -108,6 +128,10 @@ class Profile:
     """The document profile.json.
 
     data_digest is the dataset's identity, `dataset` where it lay when it was profiled, probe_s the seconds each probe measured.
+    `probes` are of one process, the batch of the settings and input as it is; `scaling` of several workers; `trials` of one process
+    with another batch or input.
+    overlap: the share of the shorter of reading and computing that prefetching hides behind the longer, 0..1; None where the
+    shorter is lost in noise.
     expected_s and expected_usd were said before probing, cost_s and cost_usd are what it took: the step's time, all jobs' price.
     USD is None where the instance has no price.
     """
@@ -118,6 +142,9 @@ class Profile:
     settings: ModelSettings
     probe_s: float
     probes: tuple[Probe, ...]
+    scaling: tuple[Probe, ...] = ()
+    trials: tuple[Probe, ...] = ()
+    overlap: float | None = None
     findings: tuple[Finding, ...] = ()
     expected_s: float | None = None
     expected_usd: float | None = None
@@ -168,8 +195,9 @@ def run_plan(
     *,
     task: str,
     folder: Path,
-    probe: ProbeKind = "none",
+    probe: ProbeWish = "none",
     max_seconds: float = 0.0,
+    precision: float = 0.0,
     champion: Path | None = None,
 ) -> tuple[FinishedJob, TrainingResult]:
     """Run a plan as one training job, to its end.
@@ -177,7 +205,7 @@ def run_plan(
     Args:
         task: names the job within the run; two jobs of one run need different ones.
         folder: gets the job's output files, training.json among them.
-        probe, max_seconds: see `components.plan.hyperparameters`.
+        probe, max_seconds, precision: see `components.plan.hyperparameters`.
         champion: a model folder whose weights the training begins with.
     Raises:
         TrainingJobFailed: the job did not complete, or completed without its figures.
@@ -194,28 +222,58 @@ def run_plan(
         max_runtime_s=jobs.max_runtime_s if probe == "none" else min(jobs.max_runtime_s, PROBE_MAX_RUNTIME_S),
         output_uri=jobs.output_uri,
         channels=_channels(dataset, plan, whole=probe == "none", champion=champion),
-        hyperparameters=hyperparameters(plan, probe=probe, max_seconds=max_seconds, warm_start=champion is not None),
+        hyperparameters=hyperparameters(
+            plan, probe=probe, max_seconds=max_seconds, precision=precision, warm_start=champion is not None
+        ),
     )
     finished = run_training_job(job, sagemaker_client(), poll_s=jobs.poll_s)
     fetch_artifact(finished.output_uri, folder)
     return finished, read_training_result(folder / TRAINING, job=finished.name)
 
 
-def run_probe(plan: Plan, dataset: Path, jobs: JobSettings, *, task: str, kind: ProbeKind, seconds: float) -> Probe:
-    """Run a plan for `seconds` of measured steps and keep the figures, not the model.
+def run_probes(
+    plan: Plan, dataset: Path, jobs: JobSettings, *, task: str, wish: ProbeWish, seconds: float, precision: float = PRECISION
+) -> tuple[Probe, ...]:
+    """Run a plan as one job, at most `seconds` of measured steps for each part, and keep the figures, not the model.
 
+    Args:
+        wish: `all` gives three probes, both, compute and input; others one.
+        precision: a part ends before when its rate is known within this share.
     Raises:
         TrainingJobFailed: as `run_plan`, or the time was too short to measure a rate.
     """
     start = time.monotonic()
     with TemporaryDirectory(prefix="ctrflow-probe-") as folder:
         repeated = replace(plan, steps=PROBE_STEPS)
-        job, result = run_plan(repeated, dataset, jobs, task=task, folder=Path(folder), probe=kind, max_seconds=seconds)
-    if not result.examples_per_s > 0:
-        raise TrainingJobFailed(
-            f"{job.name}: only {result.steps} steps ended within {seconds:g} s, too few for a rate; probe longer"
+        job, result = run_plan(
+            repeated, dataset, jobs, task=task, folder=Path(folder), probe=wish, max_seconds=seconds, precision=precision
         )
-    probe = Probe(
+    job_s = time.monotonic() - start
+    results = {"both" if wish == "all" else wish: result, **result.parts}
+    others_s = sum(part.train_s for part in result.parts.values())
+    probes = []
+    for kind, part in results.items():
+        if not part.examples_per_s > 0:
+            raise TrainingJobFailed(
+                f"{job.name}: only {part.steps} steps ended within {seconds:g} s, too few for a rate; probe longer"
+            )
+        first = part is result
+        times = (job_s - others_s, max(job.billable_s - others_s, 0.0)) if first else (part.train_s, part.train_s)
+        probe = _probe_of(kind, plan, jobs, part, job.name, *times)
+        logger.info("probe %s of %s: %s in %.1f s", kind, plan.summary(), probe.rate(), probe.job_s)
+        probes.append(probe)
+    return tuple(probes)
+
+
+def run_probe(plan: Plan, dataset: Path, jobs: JobSettings, *, task: str, kind: ProbeKind, seconds: float) -> Probe:
+    """One probe, as `run_probes`."""
+    return run_probes(plan, dataset, jobs, task=task, wish=kind, seconds=seconds)[0]
+
+
+def _probe_of(
+    kind: Any, plan: Plan, jobs: JobSettings, result: TrainingResult, job_name: str, job_s: float, billable_s: float
+) -> Probe:
+    return Probe(
         kind=kind,
         strategy=plan.strategy,
         hosts=plan.instance_count,
@@ -233,11 +291,29 @@ def run_probe(plan: Plan, dataset: Path, jobs: JobSettings, *, task: str, kind: 
         rss_bytes=result.rss_bytes,
         usable_cpus=result.usable_cpus,
         usable_cpus_source=result.usable_cpus_source,
-        job_name=job.name,
-        job_s=time.monotonic() - start,
+        job_name=job_name,
+        job_s=job_s,
+        rate_low=result.rate_low,
+        rate_high=result.rate_high,
+        warmup_steps=result.warmup_steps,
+        instance_type=jobs.instance_type if plan.instance_type == LOCAL and jobs.paid else plan.instance_type,
+        bytes_per_step=result.sent_bytes_per_step,
+        parameter_server_share=result.parameter_server_share,
+        rank_skew=result.rank_skew,
+        outlier_share=result.outlier_share,
+        billable_s=billable_s,
+        input=InputSettings(
+            encoding=result.encoding,
+            parallel_reads=plan.parallel_reads,
+            map_parallelism=plan.map_parallelism,
+            prefetch_batches=plan.prefetch_batches,
+            cached=result.rows_cached,
+        ),
+        machine=result.machine,
     )
-    logger.info("probe %s of %s: %.0f examples/s in %.1f s", kind, plan.summary(), probe.examples_per_s, probe.job_s)
-    return probe
+
+
+_PROBES = ("probes", "scaling", "trials")
 
 
 def write_profile(path: Path, profile: Profile) -> None:
@@ -276,7 +352,7 @@ def read_profile(path: Path) -> Profile:
     if not isinstance(document, dict) or document.pop("format_version", None) != FORMAT_VERSION:
         raise InvalidConfig(f"{path}: format_version {FORMAT_VERSION} is expected; run ctrflow profile again")
     arguments = checked_arguments(Profile, document, str(path))
-    for name in ("probes", "findings"):
+    for name in (*_PROBES, "findings"):
         if not isinstance(arguments[name], list):
             raise InvalidConfig(f"{path}: {name} must be a list; run ctrflow profile again")
     settings = checked_arguments(ModelSettings, arguments["settings"], f"{path}: settings")
@@ -284,7 +360,7 @@ def read_profile(path: Path) -> Profile:
         **{
             **arguments,
             "settings": ModelSettings(**settings),
-            "probes": tuple(_probe(probe, f"{path}: probes[{index}]") for index, probe in enumerate(arguments["probes"])),
+            **{name: tuple(_probe(one, f"{path}: {name}[{n}]") for n, one in enumerate(arguments[name])) for name in _PROBES},
             "findings": tuple(settings_of(Finding, each, f"{path}: findings") for each in arguments["findings"]),
         }
     )

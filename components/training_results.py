@@ -1,11 +1,13 @@
 """training.json: what a training job says about its own run; written by the training program, read by the steps."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from components.documents import read_json
-from components.errors import TrainingJobFailed
+from components.documents import read_json, settings_of
+from components.errors import InvalidConfig, TrainingJobFailed
+from components.measurements import MachineUse
 
 TRAINING = "training.json"
 
@@ -17,7 +19,9 @@ class TrainingResult:
     examples_per_s counts the examples of all ranks. Shares are of a step's time, 0..1, None where
     a strategy cannot tell. cpu_percent_per_core has one entry a core
     of the machine, other processes included; it is empty, and the rate 0, when the run was too short. final_loss is None for a
-    probe that learns nothing.
+    probe that learns nothing. rate_low to rate_high are a 95 % confidence interval of the rate, None with too few steps for one.
+    outlier_share: of steps longer than the mean by 3 standard deviations. parts: what probe all measured after both, by kind.
+    See components.probes.Probe for the others.
     """
 
     strategy: str
@@ -43,6 +47,17 @@ class TrainingResult:
     usable_cpus: float
     usable_cpus_source: str
     stopped_early: bool
+    rate_low: float | None
+    rate_high: float | None
+    warmup_steps: int
+    outlier_share: float
+    parameter_server_share: float | None
+    sent_bytes_per_step: float | None
+    rank_skew: float | None
+    encoding: str
+    rows_cached: bool
+    machine: MachineUse | None
+    parts: Mapping[str, "TrainingResult"] = field(default_factory=dict)
 
 
 def _optional(value: Any) -> float | None:
@@ -75,6 +90,18 @@ def _numbers(document: dict[str, Any]) -> TrainingResult:
         usable_cpus=float(document["usable_cpus"]),
         usable_cpus_source=str(document["usable_cpus_source"]),
         stopped_early=bool(document["stopped_early"]),
+        rate_low=_optional(document["rate_low"]),
+        rate_high=_optional(document["rate_high"]),
+        warmup_steps=int(document["warmup_steps"]),
+        outlier_share=float(document["outlier_share"]),
+        parameter_server_share=_optional(document["parameter_server_share"]),
+        sent_bytes_per_step=_optional(document["sent_bytes_per_step"]),
+        rank_skew=_optional(document["rank_skew"]),
+        encoding=str(document["encoding"]),
+        rows_cached=bool(document["rows_cached"]),
+        machine=None if document["machine"] is None else settings_of(MachineUse, document["machine"], "machine"),
+        # A part has figures of its own, and the rest in common with the whole.
+        parts={kind: _numbers({**document, **part, "parts": {}}) for kind, part in document["parts"].items()},
     )
 
 
@@ -88,6 +115,6 @@ def read_training_result(path: Path, *, job: str) -> TrainingResult:
         raise TrainingJobFailed(f"{job}: completed without {path.name} in its output; rank 0 did not finish, see the job's log")
     try:
         return _numbers(read_json(path))
-    except (KeyError, OverflowError, TypeError, ValueError) as error:
+    except (AttributeError, InvalidConfig, KeyError, OverflowError, TypeError, ValueError) as error:
         reason = f"{type(error).__name__}: {error}"
         raise TrainingJobFailed(f"{job}: {path.name} is damaged or of another version ({reason}); rebuild the image") from error

@@ -121,7 +121,7 @@ def preprocess(inputs: tuple[str, ...], out: str, place: str, engine: str, spark
 @click.argument("out", type=FOLDER)
 @model_options
 @click.option("--seed", type=int, default=1)
-@click.option("--budget-s", type=float, default=45.0, help="seconds for all probes")
+@click.option("--budget-s", type=float, default=180.0, help="seconds for all probes")
 def profile(dataset: Path, out: Path, seed: int, budget_s: float, **settings: Any) -> None:
     """Measure what bounds training on DATASET; writes OUT/profile.json and OUT/report.html."""
     from components.profile_utilization import step
@@ -332,7 +332,7 @@ def compile(out: Path) -> None:
 @click.option("--seed", type=int, default=1, help="of the shuffle, the split and the training")
 @click.option("--strategy", type=click.Choice(STRATEGIES), help="force one instead of climbing the ladder")
 @click.option("--warm-start/--no-warm-start", default=False, help="begin with the weights of the champion in the store")
-@click.option("--profile-budget-s", type=float, default=45.0, help="seconds for all probes of profile_utilization")
+@click.option("--profile-budget-s", type=float, default=45.0, help="seconds for all probes of profile_utilization; 0 = 180")
 @name_option
 @slices_option
 @limits_option

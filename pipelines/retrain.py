@@ -48,7 +48,7 @@ def retrain(
     batch_size: int = 1024,
     epochs: int = Learning.epochs,
     seed: int = Learning.seed,
-    profile_budget_s: float = 45.0,
+    profile_budget_s: float = 0.0,
     strategy: str = "",
     warm_start: bool = False,
     name: str = "deepfm",

@@ -39,6 +39,7 @@ def profile_utilization(
 
     Args:
         model to seed: what is learned, see components.learning; `deep_layers` and `dropout` are numbers separated by commas.
+        budget_s: for all probes; 0 = 180 s of a local run, 900 paid seconds on SageMaker.
         jobs: JSON of the fields of JobSettings, without run_id.
     """
     import json

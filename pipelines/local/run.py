@@ -58,6 +58,7 @@ def job_settings(folder: Path, image: str) -> str:
             "instance_type": LOCAL_INSTANCE,
             "output_uri": (folder / "jobs" / "output").resolve().as_uri(),
             "poll_s": LOCAL_POLL_S,
+            "paid": False,
         }
     )
 

@@ -1,6 +1,7 @@
 """The profile's file, and what is refused instead of being read as a measurement."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ PROBE = Probe(
     warmup_steps=12,
     bytes_per_step=4096.0,
     rank_skew=0.125,
-    input=InputSettings(encoding="blocks", prefetch=4, cached=True),
+    input=InputSettings(encoding="blocks", prefetch_batches=4, cached=True),
     machine=MachineUse(own_cpus=1.75, other_cpus=0.25, iowait_percent=0.5, memory_used_bytes=2**31, memory_bytes=2**33),
 )
 FINDING = Finding(rule="IOBottleneck", found=False, number=0.5, threshold=50.0, unit="%", says="no", advice="none")
@@ -78,6 +79,17 @@ TRAINING = {
     "probe": "none",
     "ranks": [],
     "stopped_early": False,
+    "rate_low": 25000.0,
+    "rate_high": 26200.0,
+    "warmup_steps": 5,
+    "outlier_share": 0.01,
+    "parameter_server_share": None,
+    "sent_bytes_per_step": 4096.0,
+    "rank_skew": 0.125,
+    "encoding": "blocks",
+    "rows_cached": True,
+    "machine": {"own_cpus": 1.5, "other_cpus": 0.25},
+    "parts": {"input": {"examples_per_s": 99000.0, "machine": None}},
 }
 
 
@@ -122,16 +134,26 @@ def test_a_missing_profile_says_how_to_make_one(tmp_path: Path) -> None:
         read_profile(tmp_path / "profile.json")
 
 
+def test_cpu_time_of_others_is_not_this_jobs() -> None:
+    assert (PROBE.busy_cores, PROBE.utilization) == (1.75, 0.875)
+    assert replace(PROBE, machine=None).busy_cores == pytest.approx(1.805)
+    assert replace(PROBE, hosts=2).busy_cores == pytest.approx(1.805)
+
+
 def test_training_figures_are_read(tmp_path: Path) -> None:
     path = tmp_path / "training.json"
     path.write_text(json.dumps(TRAINING))
     result = read_training_result(path, job="job-1")
     assert (result.steps, result.examples_per_s, result.step_p90_s, result.losses[-1]) == (50, 25600.0, 0.05, (50, 0.5))
+    assert result.machine == MachineUse(own_cpus=1.5, other_cpus=0.25)
+    part = result.parts["input"]
+    assert (part.examples_per_s, part.machine, part.encoding, part.parts) == (99000.0, None, "blocks", {})
 
 
-@pytest.mark.parametrize(
-    "text", [None, "", "[]", "{}", json.dumps({**TRAINING, "steps": None}), json.dumps({**TRAINING, "step_time_s": 1})]
-)
+DAMAGE = ({"steps": None}, {"step_time_s": 1}, {"parts": []}, {"machine": {"horsepower": 1}})
+
+
+@pytest.mark.parametrize("text", [None, "", "[]", "{}", *(json.dumps({**TRAINING, **damage}) for damage in DAMAGE)])
 def test_a_job_without_its_figures_has_failed(tmp_path: Path, text: str | None) -> None:
     path = tmp_path / "training.json"
     if text is not None:
