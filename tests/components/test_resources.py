@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from components.resources import UsableCpus, UsableMemory, usable_cpus, usable_memory
+from components.resources import UsableCpus, UsableMemory, physical_cores, usable_cpus, usable_memory
 from components.train.program.config import TrainConfig
 from components.train.program.container import Container
 from components.train.program.roles import roles
@@ -84,3 +84,12 @@ def test_processes_of_a_host_share_its_cpus_and_none_is_bound_to_cores(usable: i
     found = roles(config, container, {"algo-1": "127.0.0.1"}, 7300, usable)
     assert [role.environment["OMP_NUM_THREADS"] for role in found] == [str(each)] * workers
     assert not any("KMP_AFFINITY" in role.environment for role in found)
+
+
+def test_hyper_threads_of_one_core_are_one_core(tmp_path: Path) -> None:
+    """CPUs 0 and 2 share a core, 1 and 3 another; the name of the file is that of older kernels for CPU 3."""
+    names = ("core_cpus_list", "core_cpus_list", "core_cpus_list", "thread_siblings_list")
+    topology = {f"cpu{cpu}/topology/{name}": f"{cpu % 2},{cpu % 2 + 2}\n" for cpu, name in enumerate(names)}
+    tree(tmp_path, topology)
+    assert [physical_cores(cpus, tmp_path) for cpus in ((0, 1, 2, 3), (0, 2), (0, 1), (3,))] == [2, 1, 2, 1]
+    assert physical_cores((0, 9), tmp_path) is None

@@ -31,6 +31,14 @@ def test_the_steps_one_by_one(ctrflow: Run, tmp_path: Path) -> None:
     assert abs(validation - 2000) < 170
     model = ("--embedding-size", 8, "--deep-layers", "16", "--batch-size", 256, "--learning-rate", "0.01")
     ok("profile", "dataset", "profile", "--budget-s", 3, *model)
+    profile = json.loads((tmp_path / "profile/profile.json").read_text())
+    # The budget is over when the first job ends, which measures three parts and is one job.
+    assert [probe["kind"] for probe in profile["probes"]] == ["both", "compute", "input"]
+    assert len({probe["job_name"] for probe in profile["probes"]}) == 1
+    assert all(probe["rate_low"] < probe["examples_per_s"] < probe["rate_high"] for probe in profile["probes"])
+    assert sum(probe["job_s"] for probe in profile["probes"]) <= profile["cost_s"]
+    assert (profile["scaling"], profile["expected_s"], profile["cost_usd"]) == ([], 3, None)
+    assert "Not tried, the budget was used up: horovod, 1 host x 2 workers" in (tmp_path / "profile/report.html").read_text()
     assert ok("select", "profile", "plan", "--strategy", "horovod").startswith("horovod")
     assert "17,920 examples" in ok("train", "dataset", "trained", "--plan", "plan/plan.json")
     assert json.loads((tmp_path / "trained/training.json").read_text())["world_size"] == 2

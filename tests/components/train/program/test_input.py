@@ -55,10 +55,12 @@ def source_of(folder: Path, encoding: Encoding, sizes: Sequence[int]) -> tuple[S
     return source, as_rows([(data.labels, data.ids, data.values)])
 
 
-def read(source: Source, division: Division, seed: int = 1, begun: int = 0, *, cached: bool = False) -> list[list[Row]]:
+def read(
+    source: Source, division: Division, seed: int = 1, begun: int = 0, *, cached: bool = False, how: TrainConfig | None = None
+) -> list[list[Row]]:
     """The batches of one worker."""
-    payloads = read_files(source.files, source.encoding)
-    found = batches(payloads, source, division, seed, begun, cached=cached).as_numpy_iterator()
+    payloads = read_files(source.files, source.encoding, how.parallel_reads if how else 0)
+    found = batches(payloads, source, division, seed, begun, cached=cached, how=how).as_numpy_iterator()
     return [as_rows([batch]) for batch in found]
 
 
@@ -119,6 +121,16 @@ def test_all_workers_together_see_the_global_batches_of_one(tmp_path: Path, work
     alone = read(source, everyone(source, 1, TrainConfig(batch_size=32, epochs=2))[0])
     found = [read(source, division) for division in everyone(source, workers, TrainConfig(batch_size=32 // workers, epochs=2))]
     assert [[row for part in parts for row in part] for parts in zip(*found, strict=True)] == alone
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_files_read_side_by_side_give_every_row_once_in_one_order_for_all(tmp_path: Path, encoding: Encoding) -> None:
+    source, expected = source_of(tmp_path, encoding, (120, 80, 56))
+    how = TrainConfig(parallel_reads=3, map_parallelism=2, prefetch_batches=2)
+    alone = read(source, everyone(source, 1, TrainConfig(batch_size=64))[0], how=how)
+    assert sorted(row for batch in alone for row in batch) == sorted(expected)
+    both = [read(source, division, how=how) for division in everyone(source, 2, TrainConfig(batch_size=32))]
+    assert [first + second for first, second in zip(*both, strict=True)] == alone
 
 
 def test_an_epoch_filled_up_is_the_same_whatever_the_number_of_workers(tmp_path: Path) -> None:
@@ -209,6 +221,14 @@ def test_a_probe_caches_as_the_training_would_that_it_stands_for() -> None:
     assert not fits_cache(source, everyone(source, 1, config)[0], config, FILE_CHANNEL, memory)[0]
     config = replace(config, probe="none")
     assert fits_cache(source, everyone(source, 1, config)[0], config, FILE_CHANNEL, memory)[0]
+
+
+@pytest.mark.parametrize(("cache", "kept"), [("on", True), ("off", False)])
+def test_a_cache_that_is_set_is_not_chosen(tmp_path: Path, cache: Any, kept: bool) -> None:
+    source, _ = source_of(tmp_path, "blocks", (100,))
+    config = TrainConfig(cache=cache, epochs=2)
+    memory = UsableMemory(GB if cache == "off" else 1, "host")
+    assert fits_cache(source, everyone(source, 1, config)[0], config, FILE_CHANNEL, memory)[0] is kept
 
 
 def test_shuffle_buffers_are_bounded_and_refused_where_they_do_not_fit() -> None:
