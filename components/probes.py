@@ -128,8 +128,8 @@ class Profile:
     """The document profile.json.
 
     data_digest is the dataset's identity, `dataset` where it lay when it was profiled, probe_s the seconds each probe measured.
-    `probes` are of one process, the batch of the settings and input as it is; `scaling` of several workers; `trials` of one process
-    with another batch or input.
+    `probes` are of one process, the batch of the settings and input as it is, those with different threads measured side by side;
+    `scaling` of several workers; `trials` of one process with another batch or input, or with threads that lost before.
     overlap: the share of the shorter of reading and computing that prefetching hides behind the longer, 0..1; None where the
     shorter is lost in noise.
     expected_s and expected_usd were said before probing, cost_s and cost_usd are what it took: the step's time, all jobs' price.

@@ -71,31 +71,38 @@ def scaling_candidates(settings: ModelSettings, single: Probe, rows: int, own_ma
 
 
 def successive_halving(
-    candidates: Sequence[Setting], known: dict[Setting, Probe], measure: Measure[Setting], seconds: float
-) -> dict[Setting, Probe]:
+    reference: tuple[Setting, Probe], candidates: Sequence[Setting], measure: Measure[Setting], seconds: float
+) -> tuple[dict[Setting, Probe], list[Probe]]:
     """Measure all candidates briefly, then the better half for twice as long, and so on until one is left or there is no time.
 
-    A candidate's result is its last measurement, which is the longest. Source: Jamieson and Talwalkar 2016, "Non-stochastic best
-    arm identification and hyperparameter optimization".
+    Source: Jamieson and Talwalkar 2016, "Non-stochastic best arm identification and hyperparameter optimization". The reference
+    is never dropped: on a shared machine another minute is another speed, so only what one round measured is compared.
 
     Args:
-        known: what was measured before for `seconds`; takes part in what follows.
+        reference: a setting and what was measured with it for `seconds`.
     Returns:
-        the result of each candidate that was measured, those of `known` first.
+        the last round in which the reference had a rival, the reference first; what other rounds measured.
     """
-    results = dict(known)
-    for candidate in candidates:
-        if candidate not in results:
-            if (probe := measure(candidate, seconds)) is None:
-                return results
-            results[candidate] = probe
-    survivors = list(results)
-    while len(survivors) > 2:
-        # Of equals the first.
-        survivors = sorted(survivors, key=lambda each: -results[each].examples_per_s)[: (len(survivors) + 1) // 2]
+    setting, probe = reference
+    this_round: dict[Setting, Probe] = {setting: probe}
+    last, dropped, rivals = this_round, [], list(candidates)
+    while rivals:
+        for rival in rivals:
+            found = measure(rival, seconds)
+            if found is None:
+                break
+            this_round[rival] = found
+        if len(this_round) > 1:
+            dropped += [each for each in last.values() if last is not this_round]
+            last = this_round
+        if len(this_round) <= len(rivals) or len(rivals) == 1:
+            break  # no time left, or a single rival, which the reference has met
+        rivals = sorted(rivals, key=lambda each: -last[each].examples_per_s)[: (len(rivals) + 1) // 2]
         seconds *= 2
-        for survivor in survivors:
-            if (probe := measure(survivor, seconds)) is None:
-                return results
-            results[survivor] = probe
-    return results
+        again = measure(setting, seconds)
+        if again is None:
+            break
+        this_round = {setting: again}
+    if this_round is not last:
+        dropped += list(this_round.values())
+    return last, dropped

@@ -92,7 +92,8 @@ def profile_utilization(config: ProfileConfig, dataset: Path, out: Path, report:
     trials: list[Probe] = []
     if source.examples_per_s < INPUT_HEADROOM * compute.examples_per_s:
         trials += _input_search(prober, plan, first, manifest, dataset, jobs)
-    threads = _thread_search(prober, plan, first, config.probe_s)
+    threads, slower = _thread_search(prober, plan, first, config.probe_s)
+    trials += slower
     scaling = [prober.both(each) for each in scaling_candidates(config.settings, first, manifest.train.examples, jobs.paid)]
     if 2 * plan.batch_size <= manifest.train.examples:
         trials += _measured([prober.both(replace(plan, batch_size=2 * plan.batch_size))])
@@ -125,8 +126,8 @@ def _measured(probes: list[Probe | None]) -> list[Probe]:
     return [probe for probe in probes if probe is not None]
 
 
-def _thread_search(prober: Prober, plan: Plan, first: Probe, probe_s: float) -> list[Probe]:
-    """The last measurement of every thread setting that was tried, that of TensorFlow's defaults first."""
+def _thread_search(prober: Prober, plan: Plan, first: Probe, probe_s: float) -> tuple[list[Probe], list[Probe]]:
+    """The thread settings that were compared last, TensorFlow's defaults first, and the measurements before that."""
     budget = prober.budget
     every = thread_candidates(first.usable_cpus, first.machine.physical_cores if first.machine else None)
     # Halving takes about as many jobs again as there are candidates.
@@ -137,8 +138,8 @@ def _thread_search(prober: Prober, plan: Plan, first: Probe, probe_s: float) -> 
     def measure(threads: Threads, seconds: float) -> Probe | None:
         return prober.both(_with(plan, threads), seconds, budget.reserve_s)
 
-    found = successive_halving(tried, {Threads(): first}, measure, probe_s)
-    return list(found.values())
+    last, dropped = successive_halving((Threads(), first), tried, measure, probe_s)
+    return list(last.values()), dropped
 
 
 def _with(plan: Plan, threads: Threads) -> Plan:

@@ -59,29 +59,46 @@ def test_threads_are_bound_on_physical_cores_and_free_on_all_cpus() -> None:
     assert (half.kmp_affinity, every.kmp_affinity) == ("granularity=fine,compact,1,0", "disabled")
 
 
-def test_halving_measures_the_better_half_again_for_twice_as_long() -> None:
+def test_halving_measures_the_better_half_again_for_twice_as_long_beside_the_reference() -> None:
     rates, asked = {"a": 1.0, "b": 4.0, "c": 2.0, "d": 3.0, "default": 2.5}, []
 
     def measure(name: str, seconds: float) -> Probe:
         asked.append((name, seconds))
         return measured(rates[name] + seconds / 100)
 
-    found = successive_halving(list("abcd"), {"default": measured(2.5)}, measure, 1.0)
-    # Five candidates, then the best three (4, 3 and 2.5), then the best two.
+    last, dropped = successive_halving(("default", measured(2.5)), list("abcd"), measure, 1.0)
     assert asked == [
         *[(name, 1.0) for name in "abcd"],
-        *[(name, 2.0) for name in ("b", "d", "default")],
-        *[(name, 4.0) for name in ("b", "d")],
+        *[(name, 2.0) for name in ("default", "b", "d")],
+        *[(name, 4.0) for name in ("default", "b")],
     ]
-    assert {name: probe.examples_per_s for name, probe in found.items()} == pytest.approx(
-        {"default": 2.52, "a": 1.01, "b": 4.04, "c": 2.01, "d": 3.04}
-    )
+    assert {name: probe.examples_per_s for name, probe in last.items()} == pytest.approx({"default": 2.54, "b": 4.04})
+    # One of the first round, where all were compared: what was dropped may have been measured in a faster minute.
+    assert len(dropped) == 5 + 3
 
 
-def test_halving_keeps_what_it_knows_when_there_is_no_time_left() -> None:
-    times = iter([measured(5.0), None])
-    found = successive_halving(["a", "b", "c"], {"default": measured(2.0)}, lambda name, seconds: next(times), 1.0)
-    assert {name: probe.examples_per_s for name, probe in found.items()} == {"default": 2.0, "a": 5.0}
+@pytest.mark.parametrize(
+    ("jobs", "compared", "dropped"),
+    [
+        (0, ["default"], []),
+        (2, ["default", "a", "b"], []),
+        # Time for the first round, and the reference again, which has no rival then.
+        (5, ["default", "a", "b", "c", "d"], [2.02]),
+        # One rival of the second round.
+        (6, ["default", "d"], [2.0, 1.01, 1.01, 1.01, 1.01]),
+    ],
+)
+def test_halving_compares_within_the_last_round_that_had_a_rival(jobs: int, compared: list[str], dropped: list[float]) -> None:
+    rates = {"default": 2.0, "a": 1.0, "b": 1.0, "c": 1.0, "d": 1.0}
+    left = [jobs]
+
+    def measure(name: str, seconds: float) -> Probe | None:
+        left[0] -= 1
+        return measured(rates[name] + seconds / 100 + (name == "d") / 1e6) if left[0] >= 0 else None
+
+    last, others = successive_halving(("default", measured(2.0)), list("abcd"), measure, 1.0)
+    assert list(last) == compared
+    assert [probe.examples_per_s for probe in others] == pytest.approx(dropped, abs=1e-4)
 
 
 def test_input_is_tried_with_one_change_at_a_time() -> None:
