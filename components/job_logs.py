@@ -10,6 +10,9 @@ from components.clients import logs_client
 LOG = logging.getLogger(__name__)
 
 LOG_EVENTS_A_CALL = 1000
+# Of one host between two looks at the job: a program that floods its log does not keep the operator from following the job. What is
+# left comes with the next looks, and all of it at the end.
+CALLS_A_LOOK = 5
 
 
 class JobLogs:
@@ -20,19 +23,30 @@ class JobLogs:
         self._name, self._group = name, group
         self._tokens: dict[str, str | None] = {}
 
-    def forward(self) -> None:
-        """All lines that appeared since the last call, up to LOG_EVENTS_A_CALL a host and call to the service."""
+    def forward(self, *, to_the_end: bool) -> None:
+        """The lines that appeared since the last call, each with its host; the line itself says which rank it is of.
+
+        Args:
+            to_the_end: all of them, else up to CALLS_A_LOOK times LOG_EVENTS_A_CALL a host.
+        """
         try:
-            request = {"logGroupName": self._group, "logStreamNamePrefix": f"{self._name}/"}
-            for stream in self._client.describe_log_streams(**request)["logStreams"]:
-                self._forward_stream(stream["logStreamName"])
+            for stream in self._streams():
+                self._forward_stream(stream, to_the_end)
         except (ClientError, BotoCoreError) as error:
             LOG.debug("%s: no log lines: %s", self._name, error)
 
-    def _forward_stream(self, stream: str) -> None:
+    def _streams(self) -> list[str]:
+        """One for each host, and more after an interruption: machines that come instead have streams of their own."""
+        request: dict[str, Any] = {"logGroupName": self._group, "logStreamNamePrefix": f"{self._name}/"}
+        pages = self._client.get_paginator("describe_log_streams").paginate(**request)
+        return [stream["logStreamName"] for page in pages for stream in page["logStreams"]]
+
+    def _forward_stream(self, stream: str, to_the_end: bool) -> None:
         request: dict[str, Any] = {"logGroupName": self._group, "logStreamName": stream, "startFromHead": True}
         host = stream.rpartition("/")[2].rsplit("-", 1)[0]
-        while True:
+        calls = 0
+        while to_the_end or calls < CALLS_A_LOOK:
+            calls += 1
             token = self._tokens.get(stream)
             reply = self._client.get_log_events(**request, limit=LOG_EVENTS_A_CALL, **({"nextToken": token} if token else {}))
             for event in reply["events"]:

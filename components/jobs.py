@@ -6,16 +6,19 @@ what, so that asking again after a lost reply, a killed step or a retry finds th
 
 import logging
 import random
+import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
 from botocore.exceptions import ConnectionError as NoConnection
 
 from components.clients import is_aws, sagemaker_client
-from components.job_kinds import FINAL, JobKind
+from components.job_bills import Bill, bill
+from components.job_kinds import FINAL, TRAINING, JobKind
 from components.job_logs import JobLogs
 from components.job_requests import HASH_TAG
 from components.request_checks import check_request
@@ -33,14 +36,37 @@ PATIENCE_S, LOCAL_PATIENCE_S = 600.0, 10.0
 OVERTIME_S = 6 * 3600.0
 
 
+# There are no machines of the type now, said at once; the service mostly says so later, as the reason of a job that failed.
+NO_CAPACITY = {"CapacityError", "InsufficientInstanceCapacity", "InsufficientCapacityException"}
+QUOTA = "ResourceLimitExceeded"
+# How often something is said of a job of which there is nothing new.
+PROGRESS_S = 60.0
+
+
 @dataclass(frozen=True, kw_only=True)
 class JobStatus:
-    """What the service says of a job now. `secondary` is the phase of a training job: Starting, Downloading, Training ..."""
+    """What the service says of a job now. `secondary` is the phase of a training job: Starting, Downloading, Training ...
+
+    `bill` is what it has cost so far, None for a processing job.
+    """
 
     name: str
     status: str
     secondary: str
     elapsed_s: float
+    bill: Bill | None = None
+
+    def __str__(self) -> str:
+        """The progress line."""
+        line = f"{self.name}: {', '.join(filter(None, (self.status, self.secondary)))} after {self.elapsed_s:.1f} s"
+        if self.bill is not None and self.bill.billable_s:
+            line += f", {self.bill.billable_s:.0f} s billable on {self.bill.instance_count} x {self.bill.instance_type}"
+            line += "" if self.bill.usd is None else f", {self.bill.usd:.4f} USD"
+        return line
+
+
+class NoCapacity(Exception):
+    """The service has no machines for the job now; there is no job."""
 
 
 def run_job(
@@ -70,6 +96,7 @@ def run_job(
         The description of a job that is at its end: Completed, Failed or Stopped.
     Raises:
         InvalidConfig: the service would refuse the request for its form; nothing was sent.
+        NoCapacity: refused because there are no machines of that type.
         JobFailed: refused, could not be followed, or the name belongs to another job.
     """
     name: str = request[kind.name]
@@ -78,11 +105,14 @@ def run_job(
     if patience_s is None:
         patience_s = LOCAL_PATIENCE_S if local else PATIENCE_S
     service = _Service(kind, client, name, poll_s=poll_s, patience_s=patience_s)
-    limit_s = request["StoppingCondition"]["MaxRuntimeInSeconds"] + overtime_s
+    limits: Mapping[str, int] = request["StoppingCondition"]
+    limit_s = limits.get("MaxWaitTimeInSeconds", limits["MaxRuntimeInSeconds"]) + overtime_s
     with sigterm_as_exit():
         try:
             service.create(request)
             return service.follow(on_status, limit_s)
+        except NoCapacity:
+            raise
         except _NotOurs as refusal:
             raise kind.failure(str(refusal)) from refusal
         except (ClientError, BotoCoreError) as error:  # such as a Describe that is not allowed
@@ -93,15 +123,18 @@ def run_job(
             raise
 
 
-def check_completed(kind: JobKind, description: Mapping[str, Any], *, limit: str = "") -> None:
+def check_completed(kind: JobKind, description: Mapping[str, Any], *, limit: str = "", link: str = "") -> None:
     """Refuse a job whose end is not what was wanted.
 
     Args:
         limit: which limit of time the service stopped it at, when that can be told.
+        link: where its logs are; said in the log, so that the error stays one short line.
     Raises:
         JobFailed: with the reason that the service and the container give.
     """
     name = description[kind.name]
+    if link and description[kind.status] != "Completed":
+        LOG.error("%s: %s; its logs: %s", name, description[kind.status], link)
     said = " ".join(description.get("ExitMessage", "").split())
     if description[kind.status] == "Failed":
         reason = " ".join(description.get("FailureReason", "the service gives no reason").split())
@@ -130,6 +163,10 @@ class _Service:
             self._patiently(operation, lambda: getattr(self._client, self._kind.method("Create"))(**request))
             LOG.info("%s: created", self._name)
         except ClientError as error:
+            if _code(error) in NO_CAPACITY:
+                raise NoCapacity(_text(error)) from error
+            if _code(error) == QUOTA:
+                raise _NotOurs(f"{self._name}: {operation} was refused: {_quota_text(error)}") from error
             if _code(error) != "ResourceInUse":
                 raise _NotOurs(f"{self._name}: {operation} was refused: {_text(error)}") from error
             self._adopt(request)
@@ -156,22 +193,38 @@ class _Service:
 
     def follow(self, on_status: Callable[[JobStatus], None] | None, limit_s: float) -> dict[str, Any]:
         """Look until the job is at its end; its log lines go to our log meanwhile."""
-        logs, seen, started = JobLogs(self._client, self._name, self._kind.log_group), ("", ""), time.monotonic()
+        logs, started = JobLogs(self._client, self._name, self._kind.log_group), time.monotonic()
+        seen, said = ("", "", 0), started
         while True:
             description = self.describe()
-            now = (description[self._kind.status], description.get("SecondaryStatus", ""))
-            elapsed_s = time.monotonic() - started
-            if now != seen:
-                seen = now
-                LOG.info("%s: %s after %.1f s", self._name, ", ".join(filter(None, now)), elapsed_s)
-                if on_status is not None:
-                    on_status(JobStatus(name=self._name, status=now[0], secondary=now[1], elapsed_s=elapsed_s))
-            logs.forward()
-            if now[0] in FINAL:
+            waited_s, now = time.monotonic() - started, self._status(description)
+            interruptions = 0 if now.bill is None else now.bill.interruptions
+            news = (now.status, now.secondary, interruptions)
+            if interruptions > seen[2]:
+                LOG.warning("%s: interrupted %d times so far; it goes on when there are spot instances", self._name, interruptions)
+            if news != seen or time.monotonic() - said >= PROGRESS_S:
+                said = time.monotonic()
+                LOG.info("%s", now)
+            if news != seen and on_status is not None:
+                on_status(now)
+            seen = news
+            logs.forward(to_the_end=now.status in FINAL)
+            if now.status in FINAL:
                 return description
-            if elapsed_s > limit_s:
-                raise self._kind.failure(f"{self._name}: still {now[0]} after {elapsed_s:.0f} s; it was asked to stop")
+            if waited_s > limit_s:
+                raise self._kind.failure(f"{self._name}: still {now.status} after {waited_s:.0f} s; it was asked to stop")
             self._pause()
+
+    def _status(self, description: Mapping[str, Any]) -> JobStatus:
+        """Elapsed time is the job's own, whoever created it."""
+        now = datetime.now(UTC)
+        return JobStatus(
+            name=self._name,
+            status=description[self._kind.status],
+            secondary=description.get("SecondaryStatus", ""),
+            elapsed_s=max(0.0, (now - description["CreationTime"]).total_seconds()),
+            bill=bill(description, now) if self._kind is TRAINING else None,
+        )
 
     def stop(self) -> None:
         """Ask the service to stop the job; one that is at its end, or never came to be, is a success."""
@@ -213,6 +266,14 @@ def _is_not_now(error: ClientError) -> bool:
 
 def _code(error: ClientError) -> str:
     return str(error.response["Error"].get("Code", ""))
+
+
+def _quota_text(error: ClientError) -> str:
+    """Which quota, and what to do; asking again would change nothing, so nobody does."""
+    message = str(error.response["Error"].get("Message", ""))
+    named = re.search(r"'([^']+)'", message)
+    quota = f"quota {named[1]!r}" if named else "a quota"
+    return f"{QUOTA}: {quota} of this account is used up ({message}); have it raised in Service Quotas, or plan with another type"
 
 
 def _text(error: ClientError) -> str:

@@ -15,20 +15,17 @@ from components.artifacts import fetch_artifact
 from components.clients import sagemaker_client
 from components.documents import read_json, settings_of
 from components.errors import InvalidConfig, TrainingJobFailed
-from components.manifest import MANIFEST
+from components.job_settings import JobSettings as JobSettings
 from components.measurements import Finding, InputSettings, MachineUse
-from components.plan import LOCAL, ModelSettings, Plan, ProbeKind, ProbeWish, Threads, checked_arguments, hyperparameters
+from components.plan import LOCAL, ModelSettings, Plan, ProbeKind, ProbeWish, Threads, checked_arguments
+from components.plan_jobs import plan_job, write_files
 from components.storage import write_json_atomic
-from components.training_jobs import Channel, FinishedJob, TrainingJob, run_training_job
+from components.training_jobs import FinishedJob, run_training_job
 from components.training_results import TRAINING, TrainingResult, read_training_result
-from components.transforms import TRANSFORM
 
 logger = logging.getLogger(__name__)
 
 FORMAT_VERSION = 2
-ENTRYPOINT = ("python3", "-m", "components.train.program.launch")
-# A probe that hangs must not be paid for until the limit of real training.
-PROBE_MAX_RUNTIME_S = 600
 # A small dataset is read again and again until a probe's time is over; so many steps are never reached.
 PROBE_STEPS = 100_000
 # A probe ends when its rate is known within this share, 95 % confidence, or when its time is over.
@@ -40,20 +37,6 @@ NOISE = 0.05
 FULL = 0.9
 # Input must outrun compute by this much, else its ordinary variation already stalls steps.
 INPUT_HEADROOM = 1.2
-
-
-@dataclass(frozen=True, kw_only=True)
-class JobSettings:
-    """Where and as whom jobs run; the same for probes and for training. `paid`: by the second, as on SageMaker itself."""
-
-    image: str
-    role_arn: str
-    instance_type: str
-    run_id: str
-    output_uri: str
-    poll_s: float = 15.0
-    max_runtime_s: int = 24 * 3600
-    paid: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,28 +149,6 @@ def fastest(probes: Sequence[Probe]) -> Probe:
     return max(probes, key=lambda probe: probe.examples_per_s)
 
 
-def _channels(dataset: Path, plan: Plan, *, whole: bool, champion: Path | None) -> tuple[Channel, ...]:
-    """The job's inputs. A channel is every object under its URI, so the manifest's is the one file, and so is the transform's.
-
-    Args:
-        whole: a training, which has the validation rows too, and keeps the transform with the model.
-    """
-    train = Channel(name="train", uri=_uri(dataset / "train"), input_mode=plan.input_mode, distribution=plan.s3_distribution)
-    manifest = Channel(name="manifest", uri=_uri(dataset / MANIFEST), input_mode="File")
-    channels = [train, manifest]
-    if whole:
-        channels.append(Channel(name="validation", uri=_uri(dataset / "validation"), input_mode=plan.input_mode))
-    if whole and (dataset / TRANSFORM).is_file():
-        channels.append(Channel(name="transform", uri=_uri(dataset / TRANSFORM), input_mode="File"))
-    if champion:
-        channels.append(Channel(name="champion", uri=_uri(champion), input_mode="File"))
-    return tuple(channels)
-
-
-def _uri(path: Path) -> str:
-    return path.resolve().as_uri()
-
-
 def run_plan(
     plan: Plan,
     dataset: Path,
@@ -210,23 +171,9 @@ def run_plan(
     Raises:
         TrainingJobFailed: the job did not complete, or completed without its figures.
     """
-    job = TrainingJob(
-        base_name=f"ctrflow-{task}",
-        run_id=jobs.run_id,
-        task=task,
-        image=jobs.image,
-        entrypoint=ENTRYPOINT,
-        role_arn=jobs.role_arn,
-        instance_type=jobs.instance_type if plan.instance_type == LOCAL else plan.instance_type,
-        instance_count=plan.instance_count,
-        max_runtime_s=jobs.max_runtime_s if probe == "none" else min(jobs.max_runtime_s, PROBE_MAX_RUNTIME_S),
-        output_uri=jobs.output_uri,
-        channels=_channels(dataset, plan, whole=probe == "none", champion=champion),
-        hyperparameters=hyperparameters(
-            plan, probe=probe, max_seconds=max_seconds, precision=precision, warm_start=champion is not None
-        ),
-    )
-    finished = run_training_job(job, sagemaker_client(), poll_s=jobs.poll_s)
+    planned = plan_job(plan, dataset, jobs, task=task, probe=probe, max_seconds=max_seconds, precision=precision, champion=champion)
+    write_files(planned)
+    finished = run_training_job(planned.job, sagemaker_client(), poll_s=jobs.poll_s)
     fetch_artifact(finished.output_uri, folder)
     return finished, read_training_result(folder / TRAINING, job=finished.name)
 

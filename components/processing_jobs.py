@@ -38,37 +38,11 @@ class ProcessingOutput:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Network:
-    """The machines' network. Isolation is off by default: an isolated container reaches no S3, also not with a role that may."""
-
-    subnets: tuple[str, ...] = ()
-    security_groups: tuple[str, ...] = ()
-    isolated: bool = False
-    encrypted_between_hosts: bool = False
-
-    def __post_init__(self) -> None:
-        if bool(self.subnets) != bool(self.security_groups):
-            raise InvalidConfig(f"network: subnets {self.subnets}, security groups {self.security_groups}; give both or neither")
-
-    def request(self) -> dict[str, Any]:
-        """The NetworkConfig of the API."""
-        config: dict[str, Any] = {
-            "EnableNetworkIsolation": self.isolated,
-            "EnableInterContainerTrafficEncryption": self.encrypted_between_hosts,
-        }
-        if self.subnets:
-            config["VpcConfig"] = {"SecurityGroupIds": list(self.security_groups), "Subnets": list(self.subnets)}
-        return config
-
-
-@dataclass(frozen=True, kw_only=True)
 class ProcessingJob(Job):
-    """What to run. `kms_key` encrypts the outputs and the machines' disks; empty leaves both to the account's own keys."""
+    """What to run."""
 
     inputs: tuple[ProcessingInput, ...] = ()
     outputs: tuple[ProcessingOutput, ...] = ()
-    network: Network | None = None
-    kms_key: str = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -93,12 +67,11 @@ class FinishedProcessingJob:
 
 def create_request(job: ProcessingJob) -> dict[str, Any]:
     """The CreateProcessingJob request."""
-    cluster = job.cluster() | ({"VolumeKmsKeyId": job.kms_key} if job.kms_key else {})
     request: dict[str, Any] = {
         "AppSpecification": {"ImageUri": job.image, **job.command()},
         "RoleArn": job.role_arn,
         "ProcessingInputs": [_input_request(each) for each in job.inputs],
-        "ProcessingResources": {"ClusterConfig": cluster},
+        "ProcessingResources": {"ClusterConfig": job.cluster()},
         "StoppingCondition": {"MaxRuntimeInSeconds": job.max_runtime_s},
         "Environment": dict(job.environment),
     }

@@ -22,10 +22,10 @@ from botocore.stub import Stubber
 from components.clients import sagemaker_client
 from components.errors import InvalidConfig, ProcessingJobFailed
 from components.job_kinds import PROCESSING
+from components.job_requests import Network
 from components.jobs import JobStatus, run_job
 from components.processing_jobs import (
     FinishedProcessingJob,
-    Network,
     ProcessingInput,
     ProcessingJob,
     ProcessingOutput,

@@ -227,9 +227,12 @@ def test_a_bad_request_is_not_sent(tmp_path: Path, client: Any, changes: dict[st
 
 
 def test_what_the_service_refuses_is_said_once(tmp_path: Path, endpoint: LocalSageMaker) -> None:
-    with faulty(endpoint.url, {"CreateTrainingJob": [(400, "ResourceLimitExceeded", "no more instances")]}) as url:
-        with pytest.raises(TrainingJobFailed, match="refused: ResourceLimitExceeded: no more instances"):
+    message = "The account-level service limit 'ml.p4d.24xlarge for training job usage' is 0 Instances"
+    faults = {"CreateTrainingJob": [(400, "ResourceLimitExceeded", message)] * 2}
+    with faulty(endpoint.url, faults) as url:
+        with pytest.raises(TrainingJobFailed, match=r"quota 'ml\.p4d\.24xlarge for training job usage' of this account is used up"):
             run(job(tmp_path), client_at(url))
+    assert len(faults["CreateTrainingJob"]) == 1  # asked once
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError, SystemExit])

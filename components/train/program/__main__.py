@@ -60,8 +60,8 @@ def main() -> int:
     """Run this process's role; the reason of a failure goes to the file that the launcher named."""
     started = time.monotonic()
     die_with_parent()
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stdout)
     role = os.environ["CTRFLOW_ROLE"]
+    logging.basicConfig(level=logging.INFO, format=f"%(asctime)s {role}: %(message)s", stream=sys.stdout)
     try:
         container = read_container()
         config = read_config(container)
