@@ -22,6 +22,7 @@ from pathlib import Path
 
 PR_SET_CHILD_SUBREAPER = 36  # orphans below become our children, whatever session they moved to; prctl(2)
 NOT_FOUND = 127  # the exit code of shells
+CPUS = "CTRFLOW_HOST_CPUS"  # numbers of the CPUs that the command may use, such as 0,1
 
 
 def kill_descendants() -> None:
@@ -47,6 +48,8 @@ def end_when_abandoned() -> None:
 
 def main(command: list[str]) -> int:
     """Run the command to its end and clean up after it. Returns its exit code."""
+    if cpus := os.environ.get(CPUS):
+        os.sched_setaffinity(0, [int(cpu) for cpu in cpus.split(",")])
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     # SIGTERM waits until there is someone to forward it to.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})

@@ -67,8 +67,13 @@ class Program:
 class Host:
     """A base directory that stands for /opt/ml, and the one command that runs on it."""
 
-    def __init__(self, job_folder: Path, index: int) -> None:
-        self.index, self.name = index, host_name(index)
+    def __init__(self, job_folder: Path, index: int, *, generation: int = 0, cpus: Sequence[int] = ()) -> None:
+        """
+        Args:
+            generation: counts the machines that came one after the other, when spot instances were taken away.
+            cpus: those that it may use; empty: all of this machine.
+        """
+        self.index, self.name, self.generation, self._cpus = index, host_name(index), generation, tuple(cpus)
         self.base = job_folder / self.name
         self.log = job_folder / f"{self.name}.log"
         self._process: subprocess.Popen[bytes] | None = None
@@ -98,6 +103,7 @@ class Host:
             "CTRFLOW_HOST_ADDRESSES": json.dumps({host_name(host): host_address(host) for host in range(program.hosts)}),
             "CTRFLOW_PORT_BASE": str(port_base),
             "TMPDIR": str(self.temporary),
+            **({container.CPUS: ",".join(map(str, self._cpus))} if self._cpus else {}),
             "PYTHONUNBUFFERED": "1",  # the log is followed as it is written
         }
         with self.log.open("ab") as log:

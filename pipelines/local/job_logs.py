@@ -11,7 +11,7 @@ MAX_BYTES = 1_000_000
 
 
 def _stream_name(job: Job, host: Host) -> str:
-    return f"{job.name}/{host.name}-{int(job.created)}"
+    return f"{job.name}/{host.name}-{int(job.created) + host.generation}"
 
 
 def describe_log_streams(jobs: Iterable[Job], request: Mapping[str, Any]) -> dict[str, Any]:
@@ -20,7 +20,7 @@ def describe_log_streams(jobs: Iterable[Job], request: Mapping[str, Any]) -> dic
     streams = [
         {"logStreamName": _stream_name(job, host), "creationTime": int(job.created * 1000)}
         for job in jobs
-        for host in job.hosts
+        for host in job.all_hosts()
         if host.log.exists() and _stream_name(job, host).startswith(prefix)
     ]
     first = int(request.get("nextToken", "0"))
@@ -33,7 +33,9 @@ def get_log_events(jobs: Iterable[Job], request: Mapping[str, Any]) -> dict[str,
 
     A token is a byte offset. At the end of the stream the same token comes back, as CloudWatch does it.
     """
-    found = next(((job, host) for job in jobs for host in job.hosts if _stream_name(job, host) == request["logStreamName"]), None)
+    found = next(
+        ((job, host) for job in jobs for host in job.all_hosts() if _stream_name(job, host) == request["logStreamName"]), None
+    )
     if found is None or not found[1].log.exists():
         return None
     job, host = found

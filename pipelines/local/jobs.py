@@ -5,10 +5,13 @@ Starting > Downloading > (the program) > Uploading > Completed
                 |            +> Failed     a host ended with another exit code than 0; the others are stopped
                 +------------+> Stopped    asked for, or out of time: SIGTERM, a grace, SIGKILL
 
+On spot instances (the program) > Interrupted > Starting ... on other machines, with nothing but the checkpoints.
+
 What is particular to a kind is in training_jobs.py and processing_jobs.py.
 """
 
 import logging
+import os
 import queue
 import shutil
 import signal
@@ -16,7 +19,7 @@ import subprocess
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -26,11 +29,13 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from components.job_kinds import JobKind
 from pipelines.local.hosts import Host, Program, reserve_ports
-from pipelines.local.transfers import ChannelSource, stage_channel
+from pipelines.local.pipes import Feeder
+from pipelines.local.transfers import ChannelSource, channel_objects, stage_channel
 
 LOG = logging.getLogger(__name__)
 
 REASON_CHARACTERS = 1024
+NO_CAPACITY = "CapacityError: Unable to provision requested ML compute capacity. Please retry using a different ML instance type."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,8 +47,30 @@ class Ending:
     reason: str = ""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Machines:
+    """What hosts are made of here.
+
+    Attributes:
+        stop_grace_s: between SIGTERM and SIGKILL.
+        cpus_per_host: host n of a job has the CPUs n * cpus_per_host ..., round and round this machine's; 0: each has all of them.
+        lacking: instance types of which there are none.
+    """
+
+    stop_grace_s: float
+    cpus_per_host: int
+    lacking: Set[str]
+
+    def cpus(self, host: int) -> list[int]:
+        all_cpus = sorted(os.sched_getaffinity(0))
+        first = host * self.cpus_per_host
+        return sorted({all_cpus[cpu % len(all_cpus)] for cpu in range(first, first + self.cpus_per_host)})
+
+
 STOPPED = Ending(status="Stopped", secondary="Stopped")
 TIMED_OUT = Ending(status="Stopped", secondary="MaxRuntimeExceeded")
+WAITED_TOO_LONG = Ending(status="Stopped", secondary="MaxWaitTimeExceeded")
+INTERRUPTED = Ending(status="InProgress", secondary="Interrupted")
 COMPLETED = Ending(status="Completed", secondary="Completed")
 
 
@@ -58,20 +85,22 @@ class Job(ABC):
     # Members of the create request that are carried out here; any other would be silently ignored, so it is refused.
     carried_out: ClassVar[frozenset[str]]
 
-    def __init__(self, request: Mapping[str, Any], arn: str, folder: Path, *, stop_grace_s: float) -> None:
+    def __init__(self, request: Mapping[str, Any], arn: str, folder: Path, machines: Machines) -> None:
         self.name: str = request[self.kind.name]
         self.arn, self.request, self.folder = arn, request, folder
         self.created = self.modified = time.time()
         self.status, self.secondary = "InProgress", ""
-        self.hosts = [Host(folder, index) for index in range(self.cluster(request)["InstanceCount"])]
-        self._stop_grace_s = stop_grace_s
+        self._machines, self._stop_grace_s = machines, machines.stop_grace_s
+        self._gone: list[Host] = []
+        self._feeders: list[Feeder] = []
+        self.hosts = self._new_hosts(folder, 0)
         self._started: float | None = None
         self._ended: float | None = None
         self._reason = ""
         self._transitions: list[dict[str, Any]] = []
         self._lock = threading.RLock()
-        # A host that has ended, or None: someone asks to stop.
-        self._events: queue.Queue[Host | None] = queue.Queue()
+        # A host that has ended, an ending that someone asks for.
+        self._events: queue.Queue[Host | Ending] = queue.Queue()
         self._closing = False
         self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
         self._enter("Starting", "Preparing the hosts")
@@ -107,6 +136,10 @@ class Job(ABC):
         """Why it failed, when `first` was the first host that ended with another exit code than 0."""
 
     @abstractmethod
+    def _keep_checkpoints(self) -> None:
+        """Put what hosts left as checkpoints where the request says."""
+
+    @abstractmethod
     def _upload(self, ending: Ending) -> None:
         """Put what the program has left where the request says."""
 
@@ -120,8 +153,21 @@ class Job(ABC):
                 return False
             self.status = "Stopping"
             self._enter("Stopping", f"Stopping the {self.kind.noun}")
-            self._events.put(None)
+            self._events.put(STOPPED)
             return True
+
+    def interrupt(self) -> None:
+        """Take the machines away, as spot instances are. The job goes on, on others."""
+        self._events.put(INTERRUPTED)
+
+    def all_hosts(self) -> list[Host]:
+        """Those that were taken away too, first."""
+        return [*self._gone, *self.hosts]
+
+    def _new_hosts(self, folder: Path, generation: int) -> list[Host]:
+        count = self.cluster(self.request)["InstanceCount"]
+        cpus = self._machines.cpus
+        return [Host(folder, index, generation=generation, cpus=cpus(index)) for index in range(count)]
 
     def close(self) -> None:
         """Kill everything, without grace. Returns when nothing is left."""
@@ -162,7 +208,11 @@ class Job(ABC):
 
     def _run(self) -> None:
         try:
-            ending = self._prepare() or self._work()
+            ending = self._lacks_capacity() or self._prepare() or self._work()
+            while ending is INTERRUPTED:
+                ending = self._replaced() or self._prepare() or self._work()
+            if not self._closing:
+                self._keep_checkpoints()
             if ending.status != "Failed" and not self._closing:
                 ending = self._uploaded(ending)
         except Exception as error:
@@ -178,19 +228,45 @@ class Job(ABC):
             self._transitions[-1]["EndTime"] = self.modified
             self.status, self._reason, self._ended = ending.status, ending.reason, self.modified
 
+    def _lacks_capacity(self) -> Ending | None:
+        """Said in the service's words."""
+        if self.cluster(self.request).get("InstanceType") not in self._machines.lacking:
+            return None
+        return failed(NO_CAPACITY)
+
+    def _replaced(self) -> Ending | None:
+        """Other machines for those that were taken away."""
+        for host in self.hosts:
+            host.kill()
+        self._keep_checkpoints()
+        self._go_on("Interrupted", "Spot instances were taken away")
+        with self._lock:
+            if self.status == "Stopping" or self._closing:
+                return STOPPED
+            self._gone += self.hosts
+            generation = self.hosts[0].generation + 1
+            self.hosts = self._new_hosts(self.folder / f"restart-{generation}", generation)
+        self._go_on("Starting", "Preparing other hosts")
+        return None
+
     def _prepare(self) -> Ending | None:
         """Folders, configuration and inputs of every host."""
         for host in self.hosts:
             self._lay_out(host)
         with self._lock:
-            self._started = time.time()
+            self._started = self._started or time.time()
+            self._feeders = []
         self._go_on("Downloading", "Downloading input data")
         for source, place in self._inputs():
             for host in self.hosts:
                 if self.status == "Stopping" or self._closing:
                     return STOPPED
                 try:
-                    stage_channel(source, host.base / place, host=host.index, hosts=len(self.hosts))
+                    if source.input_mode == "Pipe":
+                        objects = channel_objects(source, host=host.index, hosts=len(self.hosts))
+                        self._feeders.append(Feeder(host.base / place, list(objects.values())))
+                    else:
+                        stage_channel(source, host.base / place, host=host.index, hosts=len(self.hosts))
                 except (OSError, ValueError, ClientError, BotoCoreError) as error:
                     return failed(f"ClientError: Data download failed for {source.name}: {error}")
         return None
@@ -205,22 +281,32 @@ class Job(ABC):
         self._go_on(self.kind.word, f"{self.kind.word} image started")
         port_base, ports = reserve_ports(len(self.hosts))
         with ports:
-            for host in self.hosts:
-                with self._lock:
-                    if self._closing:
-                        return STOPPED
-                    host.start(self._program(host), port_base)
-                threading.Thread(target=self._report_end, args=(host,), daemon=True).start()
-            return self._follow_hosts()
+            for feeder in self._feeders:
+                feeder.start()
+            try:
+                for host in self.hosts:
+                    with self._lock:
+                        if self._closing:
+                            return STOPPED
+                        host.start(self._program(host), port_base)
+                    threading.Thread(target=self._report_end, args=(host,), daemon=True).start()
+                return self._follow_hosts()
+            finally:
+                for feeder in self._feeders:
+                    feeder.stop()
 
     def _report_end(self, host: Host) -> None:
         host.wait()
         self._events.put(host)
 
     def _follow_hosts(self) -> Ending:
-        """Wait until all have ended well, or one has not, or time is up, or someone asks to stop."""
+        """Wait until all have ended well, or one has not, or time is up, or someone asks for another end."""
         assert self._started is not None
-        left_s = self._started + self.request["StoppingCondition"]["MaxRuntimeInSeconds"] - time.time()
+        limits = self.request["StoppingCondition"]
+        left_s, late = self._started + limits["MaxRuntimeInSeconds"] - time.time(), TIMED_OUT
+        wait_s = self.created + limits.get("MaxWaitTimeInSeconds", float("inf")) - time.time()
+        if wait_s < left_s:
+            left_s, late = wait_s, WAITED_TOO_LONG
         deadline = time.monotonic() + left_s
         running = len(self.hosts)
         while running:
@@ -228,10 +314,12 @@ class Job(ABC):
                 host = self._events.get(timeout=max(0.0, deadline - time.monotonic()))
             except queue.Empty:
                 self._end_hosts()
-                return TIMED_OUT
-            if self._closing or host is None:
+                return late
+            if self._closing or isinstance(host, Ending):
                 self._end_hosts()
-                return STOPPED
+                return host if isinstance(host, Ending) else STOPPED
+            if host not in self.hosts:  # taken away before
+                continue
             running -= 1
             if code := host.wait():
                 ending = failed(f"AlgorithmError: {self._failure_text(host, code)}")

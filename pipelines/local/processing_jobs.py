@@ -112,6 +112,9 @@ class ProcessingJob(Job):
     def _failure_text(self, first: Host, code: int) -> str:
         return exit_text(first, code)
 
+    def _keep_checkpoints(self) -> None:
+        """Processing jobs have none."""
+
     def _upload(self, ending: Ending) -> None:
         """Every output of every host; nothing of a job that did not complete."""
         if ending is not COMPLETED:

@@ -4,7 +4,7 @@
         os.environ["AWS_ENDPOINT_URL_SAGEMAKER"] = endpoint.url
 
 Requests are checked against botocore's service model, and answered and refused in AWS's shapes, so that an operator that
-works here has not learned anything wrong. What the endpoint cannot do, such as Pipe mode or spot instances, it refuses.
+works here has not learned anything wrong. What the endpoint cannot do, such as encryption with a key, it refuses.
 The image is not pulled: ContainerEntrypoint and ContainerArguments run in this environment. It holds one account and region,
 listens on loopback only, and everything it started ends with it, also when it is killed.
 """
@@ -12,6 +12,7 @@ listens on loopback only, and everything it started ends with it, also when it i
 import itertools
 import json
 import logging
+import math
 import sys
 import threading
 import time
@@ -23,10 +24,11 @@ from types import TracebackType
 from typing import Any
 
 from components.errors import InvalidConfig
-from components.job_kinds import JobKind
+from components.job_kinds import TRAINING, JobKind
 from components.request_checks import Service, check_request, service_model
+from pipelines.local.faults import Faults
 from pipelines.local.job_logs import describe_log_streams, get_log_events
-from pipelines.local.jobs import Job
+from pipelines.local.jobs import Job, Machines
 from pipelines.local.processing_jobs import ProcessingJob
 from pipelines.local.training_jobs import TrainingJob
 
@@ -35,7 +37,8 @@ LOG = logging.getLogger(__name__)
 ARN = "arn:aws:sagemaker:us-east-1:000000000000:{}/{}"
 PREFIXES: dict[str, Service] = {"SageMaker": "sagemaker", "Logs_20140328": "logs"}
 KINDS: tuple[type[Job], ...] = (TrainingJob, ProcessingJob)
-LISTED_BY = {"NameContains", "StatusEquals", "MaxResults", "NextToken"}
+NOT_LISTED_BY = {"WarmPoolStatusEquals", "TrainingPlanArnEquals"}
+MOST_TAGS = 50
 
 
 class ServiceError(Exception):
@@ -52,15 +55,19 @@ class LocalSageMaker:
     Args:
         root: folder for the jobs; each makes <root>/<job>/algo-<n>/ (its /opt/ml) and <root>/<job>/algo-<n>.log.
         stop_grace_s: seconds between SIGTERM and SIGKILL; 120 is SageMaker's own.
+        cpus_per_host: how many of this machine's CPUs a host may use; 0: all.
+    `faults` are the service's bad days, on demand.
     """
 
-    def __init__(self, root: Path, *, stop_grace_s: float = 120.0) -> None:
-        self._root, self._stop_grace_s = root.absolute(), stop_grace_s
+    def __init__(self, root: Path, *, stop_grace_s: float = 120.0, cpus_per_host: int = 0) -> None:
+        self.faults = Faults()
+        self._root = root.absolute()
+        self._machines = Machines(stop_grace_s=stop_grace_s, cpus_per_host=cpus_per_host, lacking=self.faults.lacking)
         self._jobs: dict[tuple[JobKind, str], Job] = {}
         self._tags: dict[str, dict[str, str]] = {}
         self._lock, self._closed = threading.Lock(), False
         self._server = _Server(("127.0.0.1", 0), _Handler)
-        self._server.answer = self.answer
+        self._server.answer, self._server.faults = self.answer, self.faults
         self._operations: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
             "AddTags": self._add_tags,
             "ListTags": self._list_tags,
@@ -94,6 +101,14 @@ class LocalSageMaker:
             jobs = list(self._jobs.values())
         for job in jobs:
             job.close()
+
+    def interrupt(self, training_job: str) -> None:
+        """Take the spot instances of a job away; it starts again on others, with its checkpoints.
+
+        Raises:
+            ServiceError: there is no such job. ValueError: it is not on spot instances.
+        """
+        self._job(TRAINING, {TRAINING.name: training_job}).interrupt()
 
     def answer(self, target: str, body: bytes) -> dict[str, Any]:
         """Carry out one call.
@@ -134,7 +149,7 @@ class LocalSageMaker:
                 noun = kind.noun.capitalize()
                 text = f"{noun} names must be unique within an AWS account and region, and this one exists already ({arn})"
                 raise ServiceError("ResourceInUse", text)
-            job = job_class(request, arn, self._folder(name), stop_grace_s=self._stop_grace_s)
+            job = job_class(request, arn, self._folder(name), self._machines)
             self._jobs[kind, name] = job
             self._tags[arn] = {tag["Key"]: tag["Value"] for tag in request.get("Tags", [])}
             job.start()
@@ -163,10 +178,12 @@ class LocalSageMaker:
         return {}
 
     def _list(self, kind: JobKind, request: dict[str, Any]) -> dict[str, Any]:
-        if unknown := request.keys() - LISTED_BY:
+        if unknown := request.keys() & NOT_LISTED_BY:
             raise ServiceError("ValidationException", f"the local endpoint does not list by {', '.join(sorted(unknown))}")
+        keys = {"Name": lambda job: job.name, "Status": lambda job: job.status, "CreationTime": lambda job: job.created}
         with self._lock:
-            jobs = sorted(self._of_kind(kind), key=lambda job: job.created, reverse=True)
+            key, falling = keys[request.get("SortBy", "CreationTime")], request.get("SortOrder", "Descending") == "Descending"
+            jobs = sorted(self._of_kind(kind), key=key, reverse=falling)
         chosen = [
             {
                 kind.name: job.name,
@@ -176,7 +193,10 @@ class LocalSageMaker:
                 kind.status: job.status,
             }
             for job in jobs
-            if request.get("NameContains", "") in job.name and request.get("StatusEquals", job.status) == job.status
+            if request.get("NameContains", "") in job.name
+            and request.get("StatusEquals", job.status) == job.status
+            and request.get("CreationTimeAfter", 0) < job.created < request.get("CreationTimeBefore", math.inf)
+            and request.get("LastModifiedTimeAfter", 0) < job.modified < request.get("LastModifiedTimeBefore", math.inf)
         ]
         first = int(request.get("NextToken", "0"))
         last = first + request.get("MaxResults", 10)
@@ -190,12 +210,19 @@ class LocalSageMaker:
 
     def _add_tags(self, request: dict[str, Any]) -> dict[str, Any]:
         with self._lock:
-            self._tags_of(request).update({tag["Key"]: tag["Value"] for tag in request["Tags"]})
-        return self._list_tags(request)
+            tags = self._tags_of(request)
+            added = {tag["Key"]: tag["Value"] for tag in request["Tags"]}
+            if len(tags | added) > MOST_TAGS:
+                raise ServiceError("ResourceLimitExceeded", f"a resource has at most {MOST_TAGS} tags")
+            tags.update(added)
+            return {"Tags": [{"Key": key, "Value": value} for key, value in tags.items()]}
 
     def _list_tags(self, request: dict[str, Any]) -> dict[str, Any]:
         with self._lock:
-            return {"Tags": [{"Key": key, "Value": value} for key, value in self._tags_of(request).items()]}
+            tags = [{"Key": key, "Value": value} for key, value in self._tags_of(request).items()]
+        first = int(request.get("NextToken", "0"))
+        last = first + request.get("MaxResults", MOST_TAGS)
+        return {"Tags": tags[first:last], **({"NextToken": str(last)} if last < len(tags) else {})}
 
     def _of_kind(self, kind: JobKind) -> list[Job]:
         """The lock must be held."""
@@ -235,6 +262,7 @@ def _refuse_what_is_not_carried_out(job_class: type[Job], request: dict[str, Any
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     answer: Callable[[str, bytes], dict[str, Any]]
+    faults: Faults
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that was killed takes no answer; anything else is a bug here and is printed."""
@@ -251,14 +279,20 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
-        started = time.monotonic()
+        started, target = time.monotonic(), self.headers.get("X-Amz-Target", "")
+        fault = self.server.faults.next(target.partition(".")[2])
         try:
-            status, reply = 200, self.server.answer(self.headers.get("X-Amz-Target", ""), body)
+            status, reply = 200, self.server.answer(target, body) if fault is None or fault.after else {}
         except ServiceError as error:
             status, reply = 400, {"__type": error.code, "message": error.message}
         except Exception as error:
             LOG.exception("the local endpoint itself failed")
             status, reply = 500, {"__type": "InternalFailure", "message": f"{type(error).__name__}: {error}"}
+        if fault is not None:
+            if not fault.code:
+                self.close_connection = True
+                return
+            status, reply = fault.status, {"__type": fault.code, "message": fault.message}
         content = json.dumps(reply).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/x-amz-json-1.1")

@@ -1,5 +1,6 @@
 """Channels in, artifacts out: what the service does between S3 and a host's disk, also for file:// URIs."""
 
+import json
 import os
 import shutil
 import tarfile
@@ -7,6 +8,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 from urllib.parse import quote, unquote, urlsplit
 
 import boto3
@@ -14,47 +16,81 @@ import boto3
 
 @dataclass(frozen=True, kw_only=True)
 class ChannelSource:
-    """Where a channel's files come from and how a host gets them."""
+    """Where a channel's files come from and how a host gets them; `listed`: the URI is a manifest file that lists them."""
 
     name: str  # for messages
     uri: str
     input_mode: str
     distribution: str
+    listed: bool = False
+
+
+def channel_objects(source: ChannelSource, *, host: int, hosts: int) -> dict[str, str]:
+    """Name in the channel -> path or s3:// URI, in their order, of what host `host` (0-based) of `hosts` gets.
+
+    Raises:
+        FileNotFoundError: nothing is under the URI.
+        ValueError: a manifest file that is none.
+        botocore.exceptions.ClientError, botocore.exceptions.BotoCoreError: S3 refuses or is not there.
+    """
+    root = local_path(source.uri)
+    if source.listed:
+        objects = _listed_objects(source.uri)
+    elif root is not None:
+        objects = dict(sorted(_local_objects(root).items()))
+    else:
+        objects = dict(sorted(_s3_objects(*bucket_and_key(source.uri)).items()))
+    if not objects:
+        raise FileNotFoundError(f"no object under {source.uri}")
+    names = list(objects) if source.distribution == "FullyReplicated" else list(objects)[host::hosts]
+    return {name: objects[name] for name in names}
 
 
 def stage_channel(source: ChannelSource, channel: Path, *, host: int, hosts: int) -> None:
-    """Lay the objects under the channel's URI out as `channel`, in their order; host `host` (0-based) of `hosts` gets its share.
+    """Lay the objects of a channel out as `channel`.
 
     File mode on file:// makes hard links, or copies across file systems; FastFile makes symbolic links, so nothing is moved.
     FastFile on s3:// downloads first, which is the one thing here that the real service does better.
     Raises:
-        FileNotFoundError: nothing is under the URI.
-        ValueError: an object's name would lead out of the channel.
-        botocore.exceptions.ClientError, botocore.exceptions.BotoCoreError: S3 refuses or is not there.
+        ValueError: an object's name would lead out of the channel; and what `channel_objects` raises.
     """
-    whole, root = source.distribution == "FullyReplicated", local_path(source.uri)
-    bucket, prefix = bucket_and_key(source.uri)
-    if root is not None:
-        if whole and source.input_mode == "FastFile" and root.is_dir():
-            channel.symlink_to(root.resolve())
-            return
-        objects = _local_objects(root)
-    else:
-        objects = _s3_objects(bucket, prefix)
-    if not objects:
-        raise FileNotFoundError(f"no object under {source.uri}")
+    whole, root = source.distribution == "FullyReplicated" and not source.listed, local_path(source.uri)
+    if whole and source.input_mode == "FastFile" and root is not None and root.is_dir():
+        channel.symlink_to(root.resolve())
+        return
+    objects = channel_objects(source, host=host, hosts=hosts)
     channel.mkdir(parents=True, exist_ok=True)
-    for name in sorted(objects) if whole else sorted(objects)[host::hosts]:
+    for name, place in objects.items():
         target = channel / name
         if ".." in target.parts:
-            raise ValueError(f"{objects[name]} would be laid outside the channel's folder")
+            raise ValueError(f"{place} would be laid outside the channel's folder")
         target.parent.mkdir(parents=True, exist_ok=True)
-        if root is None:
-            boto3.client("s3").download_file(bucket, objects[name], str(target))
+        if place.startswith("s3://"):
+            boto3.client("s3").download_file(*bucket_and_key(place), str(target))
         elif source.input_mode == "FastFile":
-            target.symlink_to(objects[name])
+            target.symlink_to(place)
         else:
-            _link_or_copy(Path(objects[name]), target)
+            _link_or_copy(Path(place), target)
+
+
+def open_object(place: str) -> BinaryIO:
+    """The content of a path or an s3:// URI, as a stream."""
+    if not place.startswith("s3://"):
+        return Path(place).open("rb")
+    bucket, key = bucket_and_key(place)
+    stream: BinaryIO = boto3.client("s3").get_object(Bucket=bucket, Key=key)["Body"]
+    return stream
+
+
+def restore_folder(uri: str, folder: Path) -> None:
+    """Copy what lies under `uri`, which may be nothing, into `folder`. Copies, because programs write on into such files."""
+    root = local_path(uri)
+    if root is None:
+        for name, place in _s3_objects(*bucket_and_key(uri)).items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            boto3.client("s3").download_file(*bucket_and_key(place), str(folder / name))
+    elif root.is_dir():
+        shutil.copytree(root, folder, dirs_exist_ok=True)
 
 
 def local_path(uri: str) -> Path | None:
@@ -76,14 +112,24 @@ def _local_objects(root: Path) -> dict[str, str]:
 
 
 def _s3_objects(bucket: str, prefix: str) -> dict[str, str]:
-    """Name in the channel -> key, of all objects whose key starts with the prefix."""
+    """Name in the channel -> s3:// URI, of all objects whose key starts with the prefix."""
     pages = boto3.client("s3").get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
     keys = [entry["Key"] for page in pages for entry in page.get("Contents", []) if not entry["Key"].endswith("/")]
     # A prefix that is a folder names what lies in it; one that ends within a name is cut back to its folder.
     folder = prefix if prefix.endswith("/") else prefix + "/"
     if not all(key.startswith(folder) for key in keys):
         folder = prefix[: prefix.rfind("/") + 1]
-    return {key[len(folder) :]: key for key in keys}
+    return {key[len(folder) :]: f"s3://{bucket}/{key}" for key in keys}
+
+
+def _listed_objects(uri: str) -> dict[str, str]:
+    """Of a manifest file: a prefix, and what follows it in each object's URI. Source: API reference, S3DataSource."""
+    root = local_path(uri)
+    with open_object(uri if root is None else str(root)) as file:
+        prefix, *names = json.loads(file.read())
+    start = prefix["prefix"]
+    folder = local_path(start)
+    return {name: start + name if folder is None else str(folder / name) for name in names}
 
 
 def _link_or_copy(source: Path, target: Path) -> None:

@@ -194,8 +194,10 @@ def test_two_jobs_at_once_get_ports_of_their_own(tmp_path: Path, client: Any) ->
         ("create_training_job", {"TrainingJobName": "under_score"}, "TrainingJobName: 'under_score' does not match"),
         ("create_training_job", {"ResourceConfig": {"InstanceType": "ml.none", "InstanceCount": 1}}, "'ml.none' is not one"),
         ("create_training_job", {"ResourceConfig": {"InstanceCount": 1}}, "InstanceType"),
-        ("create_training_job", {"EnableManagedSpotTraining": True}, "does not carry out EnableManagedSpotTraining"),
-        ("create_training_job", {"InputDataConfig": [channel("train", "s3://b/k", "Pipe")]}, "channel train: Pipe mode"),
+        ("create_training_job", {"EnableManagedSpotTraining": True}, "MaxWaitTimeInSeconds is below MaxRuntimeInSeconds"),
+        ("create_training_job", {"EnableNetworkIsolation": True}, "network isolation"),
+        ("create_training_job", {"CheckpointConfig": {"S3Uri": "s3://b/c", "LocalPath": "/tmp"}}, "only /opt/ml/checkpoints"),
+        ("create_training_job", {"VpcConfig": {"SecurityGroupIds": ["s"], "Subnets": ["n"]}}, "does not carry out VpcConfig"),
         ("create_training_job", {"InputDataConfig": [channel("train", "http://b/k")]}, "'http://b/k' does not match"),
     ],
 )
