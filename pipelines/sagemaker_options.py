@@ -74,8 +74,8 @@ def preprocess_there(config: "PreprocessConfig", inputs: tuple[str, ...], out: s
         WorkflowError: as `preprocess_on_sagemaker`.
     """
     from components.clients import sagemaker_client
+    from components.job_requests import Network
     from components.preprocess.processing_job import Placement, preprocess_on_sagemaker
-    from components.processing_jobs import Network
     from components.spark_image import spark_image
     from pipelines.runs import new_run_id
 

@@ -7,13 +7,13 @@ from typing import Any
 
 from components.clients import is_aws
 from components.errors import InvalidConfig
+from components.job_requests import Network
 from components.preprocess.columns import read_columns
 from components.preprocess.config import PreprocessConfig
 from components.preprocess.in_container import CONTAINER, INPUT, OUTPUT, Engine, Task, task_environment
 from components.preprocess.settings import columns_text
 from components.processing_jobs import (
     FinishedProcessingJob,
-    Network,
     ProcessingInput,
     ProcessingJob,
     ProcessingOutput,
