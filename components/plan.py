@@ -15,6 +15,7 @@ from components.documents import read_json
 from components.errors import InvalidConfig
 from components.learning import Learning, as_text, require
 from components.storage import write_json_atomic
+from components.traffic import Placement
 
 FORMAT_VERSION = 1
 Strategy = Literal["single", "tower", "mirrored", "horovod", "parameter_server"]
@@ -28,7 +29,6 @@ ProbeKind = Literal["none", "input", "compute", "both"]
 # What one job is asked for: `all` is both, compute and input one after the other.
 ProbeWish = Literal[ProbeKind, "all"]
 Cache = Literal["auto", "on", "off"]
-Placement = Literal["auto", "shared", "replicated_sparse", "replicated_dense", "sharded"]
 Device = Literal["auto", "cpu", "gpu"]
 CrossDevice = Literal["reduction_to_one", "hierarchical_copy", "nccl"]
 PlanEncoding = Literal["", "blocks", "examples", "libsvm"]

@@ -68,7 +68,7 @@ def test_only_what_runs_on_spark_imports_pyspark(path: Path) -> None:
 @pytest.mark.parametrize("path", [path for path in SOURCES if path.is_relative_to(PROGRAM)], ids=str)
 def test_the_training_program_imports_only_what_a_training_container_holds(path: Path) -> None:
     packages = {"numpy", "tensorflow", "horovod", "psutil", "pynvml"}
-    shared = ("records", "framing", "manifest", "learning", "resources", "errors")
+    shared = ("records", "framing", "manifest", "learning", "resources", "traffic", "errors")
     modules = ("components.train.program", *(f"components.{name}" for name in shared))
     for name in imported(path):
         top = name.split(".")[0]

@@ -13,7 +13,6 @@ from components.plan import (
     CrossDevice,
     Device,
     ModelSettings,
-    Placement,
     Plan,
     Ranked,
     Rung,
@@ -24,6 +23,7 @@ from components.plan import (
     read_plan,
     write_plan,
 )
+from components.traffic import Placement
 
 RUNG = Rung(name="threads", decision="default threads", measured="100 examples/s", beat="90 with one thread", passed=True)
 

@@ -1,16 +1,9 @@
-"""Which placement of the embedding table a Horovod training uses, from the bytes that a rank sends in a step.
-
-With n ranks, V rows, E parameters a row and U distinct ids in a rank's batch, 4 bytes a number:
-
-    replicated_sparse   (n - 1) * U * (1 + E)            everyone's ids and gradients to everyone
-    replicated_dense    2 * (n - 1) / n * V * (E + 1)    a ring over gradients and counts of the whole table
-    sharded             (n - 1) / n * U * (1 + 2 * E)    ids out, rows back, gradients out
+"""Which placement of the embedding table a Horovod training uses, from the bytes that a rank sends in a step (traffic.py).
 
 A step that waits for others pays more than its bytes: each wait counts as WAIT_BYTES.
 """
 
 import logging
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +12,7 @@ import numpy as np
 
 from components.records import Schema, read_shard
 from components.resources import usable_memory
+from components.traffic import WAITS, table_bytes
 from components.train.program.config import PlacementName, TrainConfig
 from components.train.program.exchange import Exchange
 from components.train.program.input import Source
@@ -44,26 +38,20 @@ class Load:
 
 def bytes_a_step(table: Table, load: Load) -> dict[PlacementName, float]:
     """Bytes that a rank sends in a step, by placement."""
-    others, ids, width = load.ranks - 1, load.distinct_ids, table.parameters
-    return {
-        "replicated_sparse": 4.0 * others * ids * (1 + width),
-        "replicated_dense": 8.0 * others / load.ranks * table.rows * (width + 1),
-        "sharded": 4.0 * others / load.ranks * ids * (1 + 2 * width),
-    }
+    return table_bytes(ranks=load.ranks, rows=table.rows, parameters=table.parameters, distinct_ids=load.distinct_ids)
 
 
 def choose(table: Table, load: Load) -> tuple[PlacementName, str]:
     """On one host one table for all, else the placement whose bytes and waits cost least among those that fit; and why."""
     if load.ranks == load.local_ranks:
         return "shared", f"{load.ranks} ranks on one host share one table of {table.rows * table.row_bytes / 1e9:.3g} GB"
-    waits: Mapping[PlacementName, int] = {"replicated_sparse": 1, "replicated_dense": 1, "sharded": 3}
     sent = bytes_a_step(table, load)
     numbers = ", ".join(f"{name} {count / 1e6:.3g} MB" for name, count in sent.items())
     held = table.rows * table.row_bytes * load.local_ranks
     numbers = f"a rank sends {numbers} a step with {load.distinct_ids} distinct ids in its batch"
     if held > TABLE_SHARE * load.memory_bytes:
         return "sharded", f"replicas would take {held / 1e9:.3g} of {load.memory_bytes / 1e9:.3g} GB of a host; {numbers}"
-    return min(sent, key=lambda name: sent[name] + WAIT_BYTES * waits[name]), numbers
+    return min(sent, key=lambda name: sent[name] + WAIT_BYTES * WAITS[name]), numbers
 
 
 def distinct_ids(source: Source, batch_size: int) -> int:
