@@ -75,7 +75,9 @@ def source_options(command: Command) -> Command:
             default="row",
             help="what validates: rows drawn one by one, all rows of drawn texts of a column, or the latest rows",
         ),
-        click.option("--validation-fraction", type=float, help="share of the rows (hash: texts) that is held out; default: 0.1"),
+        click.option(
+            "--validation-fraction", type=float, default=None, help="share of the rows (hash: texts) that is held out; default: 0.1"
+        ),
         click.option("--id-base", type=int, default=0, help="the smallest id of libsvm and tfrecord input, 0 or 1"),
         click.option("--feature-size", type=int, default=0, help="rows of the id table; 0 = from the data or transform"),
         click.option("--field-size", type=int, default=0, help="fields of a row; 0 = from the first row (criteo: 39)"),

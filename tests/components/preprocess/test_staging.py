@@ -153,6 +153,9 @@ def test_the_pipelines_step_takes_them_as_they_are(tmp_path: Path, s3: Any) -> N
     component.python_func(
         inputs=json.dumps(["s3://clicks/logs"]),
         settings='{"format": "libsvm"}',
+        store=str(tmp_path / "models"),
+        name="deepfm",
+        data_limits="{}",
         dataset=Artifact(tmp_path / "dataset"),
         report=Artifact(tmp_path / "report"),
     )
