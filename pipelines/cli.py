@@ -17,6 +17,7 @@ from components.plan import STRATEGIES
 from pipelines.commands import Commands
 from pipelines.dataset_commands import dataset
 from pipelines.instance_commands import instances
+from pipelines.job_commands import jobs
 from pipelines.learning_options import model_options, model_settings
 from pipelines.local_jobs import local_jobs
 from pipelines.model_commands import models
@@ -38,6 +39,7 @@ def main() -> None:
 
 main.add_command(dataset)
 main.add_command(instances)
+main.add_command(jobs)
 main.add_command(models)
 
 
