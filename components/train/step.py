@@ -5,6 +5,7 @@ import logging
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from components.artifacts import fetch_artifact
 from components.champion import champion_copy, read_champion
@@ -87,9 +88,22 @@ def train(
         if problem := transform_problem(card, dataset):
             raise TrainingJobFailed(f"{job.name}: the model is not with its dataset's transform: {problem}; rebuild the image")
     write_report(report, _page(chosen, job, result, card))
-    billed = {"name": job.name, "arn": job.arn, "training_s": job.training_s, "billable_s": job.billable_s}
-    write_json_atomic(out, {**document, "job": billed, "plan": asdict(chosen)})
+    write_json_atomic(out, {**document, "job": _billed(job, jobs.image), "plan": asdict(chosen)})
     return result
+
+
+def _billed(job: FinishedJob, image: str) -> dict[str, Any]:
+    """What training.json says of the job; its image is what a promoted model's lineage names."""
+    return {
+        "name": job.name,
+        "arn": job.arn,
+        "image": image,
+        "training_s": job.training_s,
+        "billable_s": job.billable_s,
+        "bill": asdict(job.bill) if job.bill else None,
+        "passed_over": list(job.passed_over),
+        "log_link": job.log_link,
+    }
 
 
 def _fetch_model(job: FinishedJob, folder: Path, data_digest: str) -> ModelCard:
@@ -143,6 +157,7 @@ def _page(plan: Plan, job: FinishedJob, result: TrainingResult, card: ModelCard)
         ["figure", "value"],
         [
             ["job", job.name],
+            *_bill_rows(job),
             ["workers", f"{result.world_size} on {result.hosts} host(s)"],
             ["examples", f"{result.examples:,}"],
             ["start-up", f"{result.startup_s:.1f} s"],
@@ -157,3 +172,14 @@ def _page(plan: Plan, job: FinishedJob, result: TrainingResult, card: ModelCard)
         ],
     )
     return page
+
+
+def _bill_rows(job: FinishedJob) -> list[list[str]]:
+    """What the job took and cost; a price that the catalogue lacks is not known."""
+    rows = [["no capacity", text] for text in job.passed_over]
+    if (bill := job.bill) is not None:
+        cost = "cost not known" if bill.usd is None else f"{bill.usd:.4f} USD"
+        rows.append(["bill", f"{bill.billable_s:,.0f} s of {bill.instance_count} x {bill.instance_type}, {cost}"])
+        if bill.saving is not None:
+            rows.append(["saved by spot instances", f"{bill.saving:.0%}, {bill.interruptions} interruption(s)"])
+    return [*rows, ["logs", job.log_link]] if job.log_link else rows

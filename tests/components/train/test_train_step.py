@@ -3,13 +3,16 @@
 import hashlib
 import json
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from components.errors import InvalidConfig, TrainingJobFailed
-from components.train.step import TrainStepConfig, _fetch_model, champion_to_start_from
+from components.job_bills import Bill
+from components.promote.lineage import lineage
+from components.train.step import TrainStepConfig, _bill_rows, _billed, _fetch_model, champion_to_start_from
 from components.training_jobs import FinishedJob
 
 GRAPH = b"not a real graph, only bytes with a digest"
@@ -89,3 +92,30 @@ def test_without_a_champion_yet_there_is_no_warm_start_and_the_log_says_so(
 ) -> None:
     assert champion_to_start_from(tmp_path, "deepfm", tmp_path) is None
     assert "no champion of deepfm" in caplog.text
+
+
+def test_training_json_and_the_report_say_what_the_job_cost_and_what_it_ran(tmp_path: Path) -> None:
+    bill = Bill(
+        instance_type="ml.c5.xlarge",
+        instance_count=2,
+        training_s=100.0,
+        billable_s=30.0,
+        instance_s=60.0,
+        usd=0.0034,
+        saving=0.7,
+        interruptions=1,
+    )
+    lacking = ("ml.c5.large: CapacityError",)
+    job = replace(job_with(tmp_path), bill=bill, passed_over=lacking, log_link="https://logs")
+    image = "registry/ctrflow/training@sha256:" + "9" * 64
+    training = tmp_path / "training.json"
+    training.write_text(json.dumps({"job": _billed(job, image), "plan": {}}))
+    written = json.loads(training.read_text())["job"]
+    assert (written["bill"]["usd"], written["bill"]["saving"], written["passed_over"]) == (0.0034, 0.7, [*lacking])
+    assert lineage(training, "the dataset", "2f0c").image_digest == "sha256:" + "9" * 64
+    assert _bill_rows(job) == [
+        ["no capacity", "ml.c5.large: CapacityError"],
+        ["bill", "30 s of 2 x ml.c5.xlarge, 0.0034 USD"],
+        ["saved by spot instances", "70%, 1 interruption(s)"],
+        ["logs", "https://logs"],
+    ]
