@@ -10,7 +10,6 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError
 from botocore.validate import ParamValidator
-from moto.server import ThreadedMotoServer
 
 from components.request_checks import service_model
 from pipelines.local.sagemaker import LocalSageMaker
@@ -197,18 +196,7 @@ def test_the_responses_have_the_shape_of_the_service_model(tmp_path: Path, clien
         assert reply.keys() <= output.members.keys()
 
 
-def test_inputs_and_outputs_may_lie_in_s3(tmp_path: Path, client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    server.start()
-    for name, value in {
-        "AWS_ENDPOINT_URL_S3": f"http://127.0.0.1:{server.get_host_and_port()[1]}",
-        "AWS_ACCESS_KEY_ID": "x",
-        "AWS_SECRET_ACCESS_KEY": "x",
-        "AWS_DEFAULT_REGION": "us-east-1",
-    }.items():
-        monkeypatch.setenv(name, value)
-    s3 = boto3.client("s3")
-    s3.create_bucket(Bucket="clicks")
+def test_inputs_and_outputs_may_lie_in_s3(tmp_path: Path, client: Any, s3: Any) -> None:
     for key in ("day/a", "day/b"):
         s3.put_object(Bucket="clicks", Key=key, Body=f"rows {key}".encode())
     client.create_processing_job(
@@ -228,4 +216,3 @@ def test_inputs_and_outputs_may_lie_in_s3(tmp_path: Path, client: Any, monkeypat
         "rows/a": "rows day/a",
         "rows/b": "rows day/b",
     }
-    server.stop()

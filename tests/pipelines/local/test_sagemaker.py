@@ -18,7 +18,6 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 from botocore.validate import ParamValidator
-from moto.server import ThreadedMotoServer
 
 from components.request_checks import service_model
 from pipelines.local.sagemaker import LocalSageMaker
@@ -420,24 +419,6 @@ print("o"); print("three", end="")
     with pytest.raises(ClientError) as error:
         logs.get_log_events(**group, logStreamName="job/algo-9-0")
     assert code(error) == "ResourceNotFoundException"
-
-
-@pytest.fixture
-def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    server.start()
-    _, port = server.get_host_and_port()
-    for name, value in {
-        "AWS_ENDPOINT_URL_S3": f"http://127.0.0.1:{port}",
-        "AWS_ACCESS_KEY_ID": "x",
-        "AWS_SECRET_ACCESS_KEY": "x",
-        "AWS_DEFAULT_REGION": "us-east-1",
-    }.items():
-        monkeypatch.setenv(name, value)
-    client = boto3.client("s3")
-    client.create_bucket(Bucket="clicks")
-    yield client
-    server.stop()
 
 
 @pytest.mark.parametrize("mode", ["File", "FastFile"])
