@@ -1,16 +1,15 @@
 """What a training job leaves behind: model.tar.gz and output.tar.gz under <S3OutputPath>/<job>/output/."""
 
 import os
-import shutil
 import tarfile
 import tempfile
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-import boto3
-from botocore.exceptions import BotoCoreError, ClientError
-
 from components.errors import InvalidConfig, InvalidRecords
+from components.s3 import answered, bucket_and_key, s3_client
+from components.s3_copies import fetch_to
+from components.storage import S3Object
 
 
 def fetch_artifact(uri: str, folder: Path) -> Path:
@@ -51,10 +50,8 @@ def _local_copy(uri: str, work: Path) -> Path:
     if parts.scheme != "s3":
         raise InvalidConfig(f"{uri}: s3://bucket/key or file:///path is expected")
     path = work / "artifact.tar.gz"
-    bucket, _, key = uri.removeprefix("s3://").partition("/")
-    try:
-        with path.open("wb") as file:
-            shutil.copyfileobj(boto3.client("s3").get_object(Bucket=bucket, Key=key)["Body"], file)
-    except (ClientError, BotoCoreError) as error:
-        raise InvalidRecords(f"{uri}: could not be downloaded ({error})") from error
+    bucket, key = bucket_and_key(uri)
+    with answered(uri):
+        head = s3_client().head_object(Bucket=bucket, Key=key)
+    fetch_to({path: S3Object(bucket=bucket, key=key, size=head["ContentLength"], etag=head["ETag"])})
     return path

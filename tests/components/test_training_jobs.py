@@ -379,7 +379,7 @@ def test_an_artifact_comes_from_s3_too(tmp_path: Path, monkeypatch: pytest.Monke
     pack(tmp_path / "a.tar.gz", "weights")
     boto3.client("s3").upload_file(str(tmp_path / "a.tar.gz"), "clicks", "job/output/model.tar.gz")
     assert (fetch_artifact("s3://clicks/job/output/model.tar.gz", tmp_path / "model") / "weights").read_text() == "content"
-    with pytest.raises(InvalidRecords, match="s3://clicks/nothing: could not be downloaded"):
+    with pytest.raises(InvalidRecords, match="s3://clicks/nothing: "):
         fetch_artifact("s3://clicks/nothing", tmp_path / "other")
     assert not (tmp_path / "other").exists()
     server.stop()
