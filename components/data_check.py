@@ -3,14 +3,13 @@
 check_data(DataLimits(), Path("dataset"), Path("models"), "deepfm")
 """
 
-import json
 import logging
 from dataclasses import dataclass
 from pathlib import Path
 
 from components.champion import check_champion, read_champion, version_folder
 from components.distributions import TrainingData, traffic_click_rate
-from components.documents import settings_of
+from components.documents import settings_of_text
 from components.drift import SHIFTED, Drift, drift_of
 from components.errors import InvalidConfig, InvalidRecords
 from components.evaluation import EVALUATION_JSON, parse_evaluation
@@ -54,11 +53,7 @@ def read_limits(text: str) -> DataLimits:
     Raises:
         InvalidConfig: not JSON, an unknown key, or a value out of its range.
     """
-    try:
-        document = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InvalidConfig(f'data_limits {text[:80]!r}: not JSON ({error}); such as {{"least_share": 0.5}}') from error
-    return settings_of(DataLimits, document, "data_limits")
+    return settings_of_text(DataLimits, text, "data_limits", '{"least_share": 0.5}')
 
 
 def champion_data(store: Path | str, name: str) -> tuple[int, TrainingData] | None:

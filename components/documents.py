@@ -79,6 +79,21 @@ def wrong_value(declared: Any, value: Any, place: str) -> str | None:
     return None if fits else f"{place} {value!r} is not {getattr(declared, '__name__', declared)}"
 
 
+def settings_of_text(kind: type[Settings], text: str, name: str, example: str) -> Settings:
+    """As settings_of, from a parameter that is a JSON text; an empty text leaves everything out.
+
+    Args:
+        name: of the parameter. example: of such a text, for who wrote something else.
+    Raises:
+        InvalidConfig: not JSON, or as settings_of.
+    """
+    try:
+        document = parse_json(text or "{}")
+    except ValueError as error:
+        raise InvalidConfig(f"{name} {text[:80]!r}: not JSON ({error}); an object is expected, such as {example}") from error
+    return settings_of(kind, document, name)
+
+
 def settings_of(kind: type[Settings], document: Any, place: str) -> Settings:
     """A dataclass of settings from the object of a JSON document; what is left out has its default, lists become tuples.
 

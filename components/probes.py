@@ -189,6 +189,23 @@ def run_probes(
     Raises:
         TrainingJobFailed: as `run_plan`, or the time was too short to measure a rate.
     """
+    return _measure(plan, dataset, jobs, task, wish, seconds, precision)[0]
+
+
+def run_probe(plan: Plan, dataset: Path, jobs: JobSettings, *, task: str, kind: ProbeKind, seconds: float) -> Probe:
+    """One probe, as `run_probes`."""
+    return run_probes(plan, dataset, jobs, task=task, wish=kind, seconds=seconds)[0]
+
+
+def measure_plan(plan: Plan, dataset: Path, jobs: JobSettings, *, task: str, seconds: float) -> tuple[Probe, TrainingResult]:
+    """One probe of whole steps, as `run_probes`, and what its job left: its losses among them."""
+    (probe,), result = _measure(plan, dataset, jobs, task, "both", seconds, PRECISION)
+    return probe, result
+
+
+def _measure(
+    plan: Plan, dataset: Path, jobs: JobSettings, task: str, wish: ProbeWish, seconds: float, precision: float
+) -> tuple[tuple[Probe, ...], TrainingResult]:
     start = time.monotonic()
     with TemporaryDirectory(prefix="ctrflow-probe-") as folder:
         repeated = replace(plan, steps=PROBE_STEPS)
@@ -209,12 +226,7 @@ def run_probes(
         probe = _probe_of(kind, plan, jobs, part, job.name, *times)
         logger.info("probe %s of %s: %s in %.1f s", kind, plan.summary(), probe.rate(), probe.job_s)
         probes.append(probe)
-    return tuple(probes)
-
-
-def run_probe(plan: Plan, dataset: Path, jobs: JobSettings, *, task: str, kind: ProbeKind, seconds: float) -> Probe:
-    """One probe, as `run_probes`."""
-    return run_probes(plan, dataset, jobs, task=task, wish=kind, seconds=seconds)[0]
+    return tuple(probes), result
 
 
 def _probe_of(

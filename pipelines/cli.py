@@ -19,6 +19,7 @@ from pipelines.dataset_commands import dataset
 from pipelines.instance_commands import instances
 from pipelines.job_commands import jobs
 from pipelines.learning_options import model_options, model_settings
+from pipelines.limit_options import limit_options, limits_from
 from pipelines.local_jobs import local_jobs
 from pipelines.model_commands import models
 from pipelines.sagemaker_options import FolderOrUri, preprocess_there, refuse_options_of_elsewhere, sagemaker_options
@@ -64,6 +65,7 @@ def check_options(**options: Any) -> None:
     from components.plan import direct_plan
     from components.profile_utilization.step import ProfileConfig
     from components.promote.step import PromoteConfig
+    from components.select_strategy.limits import limits_of
 
     def of(*names: str) -> dict[str, Any]:
         return {name: options[name] for name in names}
@@ -74,6 +76,7 @@ def check_options(**options: Any) -> None:
         direct_plan(options["strategy"], settings)
     PromoteConfig(**of("name", "margin", "require_promotion"))
     read_limits(options["data_limits"])
+    limits_of(options["limits"])
 
 
 @main.command()
@@ -139,17 +142,17 @@ def profile(dataset: Path, out: Path, seed: int, budget_s: float, **settings: An
 @click.argument("out", type=FOLDER)
 @click.option("--dataset", type=FOLDER, help="the dataset that was profiled, if it was moved since")
 @click.option("--strategy", type=click.Choice(STRATEGIES), help="force one instead of climbing the ladder")
-def select(profile: Path, out: Path, dataset: Path | None, strategy: Any) -> None:
+@limit_options
+def select(profile: Path, out: Path, dataset: Path | None, strategy: Any, instances: Path | None, **limits: Any) -> None:
     """Choose the plan from PROFILE (profile.json or its folder); writes OUT/plan.json and OUT/report.html."""
     from components.probes import read_profile
     from components.select_strategy import step
 
+    config = step.SelectConfig(force=strategy, limits=limits_from(**limits), instances=instances)
     measured = profile / "profile.json" if profile.is_dir() else profile
     profiled = dataset or Path(read_profile(measured).dataset)
     with local_jobs() as jobs:
-        plan = step.select_strategy(
-            step.SelectConfig(force=strategy), measured, profiled, out / "plan.json", out / "report.html", jobs
-        )
+        plan = step.select_strategy(config, measured, profiled, out / "plan.json", out / "report.html", jobs)
     click.echo(plan.summary())
 
 
@@ -338,6 +341,7 @@ def compile(out: Path) -> None:
 @name_option
 @slices_option
 @limits_option
+@click.option("--limits", default="{}", metavar="JSON", help="what a plan may cost and take (components/select_strategy/limits.py)")
 @click.option("--margin", type=float, default=0.002, help="AUC that a model may lack to the champion")
 @click.option("--require-promotion", is_flag=True, help="fail when the gate stays shut")
 @click.option("--pipeline", type=FILE, help="run this compiled YAML instead of compiling the installed code")

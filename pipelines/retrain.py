@@ -50,6 +50,7 @@ def retrain(
     seed: int = Learning.seed,
     profile_budget_s: float = 0.0,
     strategy: str = "",
+    limits: str = "{}",
     warm_start: bool = False,
     name: str = "deepfm",
     slices: str = "",
@@ -67,6 +68,7 @@ def retrain(
         model to ftrl_l2: see components.learning; `deep_layers` and `dropout` are numbers separated by commas.
         warm_start: begin with the champion's weights, if there is one.
         slices: fields by whose values evaluate measures the rows apart, separated by commas.
+        limits: a JSON object of what a plan may cost and take, the fields of components.select_strategy.limits.Limits.
         strategy: single, horovod or parameter_server to force one; empty to let the ladder choose.
     """
     run_id = dsl.PIPELINE_JOB_ID_PLACEHOLDER
@@ -99,7 +101,12 @@ def retrain(
         run_id=run_id,
     )
     selected = select_strategy(
-        profile=profiled.outputs["profile"], dataset=data.outputs["dataset"], force=strategy, jobs=jobs, run_id=run_id
+        profile=profiled.outputs["profile"],
+        dataset=data.outputs["dataset"],
+        force=strategy,
+        limits=limits,
+        jobs=jobs,
+        run_id=run_id,
     )
     trained = train(
         dataset=data.outputs["dataset"],

@@ -1,11 +1,10 @@
 """The gate's policy: what a model must prove, declared once for all nights."""
 
-import json
 import math
 from dataclasses import dataclass
 from typing import Literal
 
-from components.documents import settings_of
+from components.documents import settings_of_text
 from components.errors import InvalidConfig
 
 
@@ -59,10 +58,4 @@ def policy_of(text: str) -> Policy:
     Raises:
         InvalidConfig: not JSON, an unknown key, or a value that makes no sense.
     """
-    try:
-        document = json.loads(text or "{}")
-    except ValueError as error:
-        raise InvalidConfig(
-            f'policy: not valid JSON ({error}); an object is expected, such as {{"minimum_rows": 10000}}'
-        ) from error
-    return settings_of(Policy, document, "policy")
+    return settings_of_text(Policy, text, "policy", '{"minimum_rows": 10000}')

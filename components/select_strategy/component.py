@@ -10,6 +10,7 @@ def select_strategy(
     profile: dsl.Input[dsl.Artifact],
     dataset: dsl.Input[dsl.Dataset],
     force: str,
+    limits: str,
     jobs: str,
     run_id: str,
     plan: dsl.Output[dsl.Artifact],
@@ -19,6 +20,7 @@ def select_strategy(
 
     Args:
         force: a strategy, or empty to let the ladder choose.
+        limits: a JSON object of the fields of Limits; what is left out has its default.
         jobs: JSON of the fields of JobSettings, without run_id.
     """
     import json
@@ -27,7 +29,8 @@ def select_strategy(
 
     from components.probes import JobSettings
     from components.select_strategy import step
+    from components.select_strategy.limits import limits_of
 
     where = JobSettings(**json.loads(jobs), run_id=run_id)
-    config = step.SelectConfig(force=cast(Any, force or None))
+    config = step.SelectConfig(force=cast(Any, force or None), limits=limits_of(limits))
     step.select_strategy(config, Path(profile.path), Path(dataset.path), Path(plan.path), Path(report.path), where)

@@ -10,15 +10,20 @@ from components.errors import InvalidConfig
 from components.plan import STRATEGIES, Plan, Rung, Strategy
 from components.probes import FULL, INPUT_HEADROOM, NOISE, Probe, Profile, fastest
 from components.select_strategy.cost_model import Candidate, candidates, obstacle, shortlist, single_candidate
+from components.select_strategy.race import Runner
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """A candidate and the real job that it ran; with `jobs` > 1 the probe's rate is their mean."""
+    """A candidate and the real job that it ran; with `jobs` > 1 the probe's rate is their mean.
+
+    worse: how its loss compares, where that is clearly worse than the single process's, which bars it; else empty.
+    """
 
     candidate: Candidate
     probe: Probe
     jobs: int = 1
+    worse: str = ""
 
 
 def leader(race: Sequence[Measured]) -> Measured:
@@ -33,15 +38,16 @@ def leader(race: Sequence[Measured]) -> Measured:
     winner = single
     for challenger in race[1:]:
         bar = max(single.probe.examples_per_s * (1 + NOISE), winner.probe.examples_per_s)
-        if challenger.probe.examples_per_s > bar:
+        if challenger.probe.examples_per_s > bar and not challenger.worse:
             winner = challenger
     return winner
 
 
-def mean(first: Measured, second: Measured) -> Measured:
-    """Two jobs of one candidate as one measurement."""
-    rate = (first.probe.examples_per_s * first.jobs + second.probe.examples_per_s * second.jobs) / (first.jobs + second.jobs)
-    return replace(second, probe=replace(second.probe, examples_per_s=rate), jobs=first.jobs + second.jobs)
+def measured(runner: Runner) -> Measured:
+    """All jobs of a candidate as one measurement."""
+    low, high = runner.interval
+    probe = replace(runner.heats[-1].probe, examples_per_s=runner.rate, rate_low=max(low, 0.0), rate_high=high)
+    return Measured(candidate=runner.candidate, probe=probe, jobs=len(runner.heats), worse=runner.worse)
 
 
 def select(profile: Profile, race: Sequence[Measured]) -> Plan:
@@ -131,7 +137,7 @@ def _full_rung(chosen: Probe) -> Rung:
 
 def _race_rung(challenger: Measured, single: Measured) -> Rung:
     rate, base = challenger.probe.examples_per_s, single.probe.examples_per_s
-    wins = rate > base * (1 + NOISE)
+    wins = rate > base * (1 + NOISE) and not challenger.worse
     stale = (
         " Its updates are asynchronous: examples/s, not learning an example, are compared."
         if wins and _is_stale(challenger)
@@ -139,7 +145,9 @@ def _race_rung(challenger: Measured, single: Measured) -> Rung:
     )
     return Rung(
         name=challenger.candidate.strategy,
-        decision=f"{challenger.candidate} is {'faster' if wins else 'not faster'} than one process.{stale}",
+        decision=f"{challenger.candidate} is {'faster' if wins else 'not faster'} than one process.{stale}"
+        if not challenger.worse
+        else f"{challenger.candidate}: {challenger.worse}",
         measured=(
             f"{rate:,.0f} examples/s, {rate / base:.2f} times one process's {base:,.0f}; "
             f"predicted {_at_most(challenger.candidate)}{_communication(challenger.probe)}"

@@ -2,9 +2,9 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
-from components.documents import settings_of
+from components.documents import settings_of_text
 from components.learning import require
 
 Objective = Literal["time", "cost", "cost_within_deadline"]
@@ -52,10 +52,10 @@ class Limits:
         return self.most_hosts or (8 if priced else 2)
 
 
-def limits_of(document: Any, place: str) -> Limits:
-    """Limits from the object of a JSON document; what is left out has its default.
+def limits_of(text: str) -> Limits:
+    """Limits of a JSON object of their fields; what is left out has its default.
 
     Raises:
-        InvalidConfig: unknown keys, values of another type, or impossible ones.
+        InvalidConfig: not JSON, unknown keys, values of another type, or impossible ones.
     """
-    return settings_of(Limits, document, place)
+    return settings_of_text(Limits, text, "limits", '{"most_hosts": 4}')

@@ -28,6 +28,9 @@ PARTS = ("step", "examples", "cells", "products", "parameters", "waits", "dense 
 _PRIOR = np.array([1e-3, 9e-9, 1.1e-9, 1.35e-11, 3.5e-9, 1.0, 1.0, 0.4])
 # What an exchange on loopback costs without its bytes, and bytes a second of loopback. Source: placement.py measured them.
 WAIT_S, LOOPBACK_BYTES_PER_S = 5e-4, 1e9
+# A worker of parameter servers computes so much longer than a single process, for the servers take cores of the same hosts.
+# Source: components/train/README.md, 83,090 and 46,466 examples/s.
+_SERVED = 1.8
 # How far a prior coefficient may be off, and how far a measurement on a shared machine, as standard deviations of the ratio.
 _PRIOR_SD, MEASURED_SD = 1.0, 0.05
 # A batch cannot be cut among ever more cores: threads with fewer rows than these cost more than they bring.
@@ -67,6 +70,8 @@ def amounts(setup: Setup, work: Work) -> NDArray[np.float64]:
     waits, dense, table = _travel(setup, work)
     bandwidth = setup.link_bytes_per_s or LOOPBACK_BYTES_PER_S
     own = np.array([1.0, rows * work.fields, rows * work.cells / parallel, rows * work.products / parallel, work.dense_parameters])
+    if setup.strategy == "parameter_server":
+        own = own * _SERVED
     return np.array([*(own / setup.speed), waits * WAIT_S, dense / bandwidth, table / bandwidth])
 
 

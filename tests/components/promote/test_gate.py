@@ -171,7 +171,7 @@ def test_the_policy_may_ask_for_more() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "policy: not valid JSON"),
+        ("{", "policy '{': not JSON"),
         ("[]", "policy: an object is expected"),
         ('{"minimum_row": 5}', "policy: 'minimum_row' is unknown; did you mean minimum_rows?"),
         ('{"minimum_rows": "5"}', "policy: minimum_rows '5' is not int"),

@@ -10,7 +10,9 @@ from components.errors import InvalidConfig
 from components.plan import ModelSettings, Plan, ProbeKind, Threads
 from components.probes import Probe, Profile
 from components.select_strategy.cost_model import candidates, shortlist, single_candidate, upper_bound
-from components.select_strategy.ladder import Measured, forced, leader, mean, select
+from components.select_strategy.ladder import Measured, forced, leader, select
+from components.select_strategy.ladder import measured as in_all
+from components.select_strategy.race import Heat, Runner
 
 ONE = Threads(intra_op=1, inter_op=1, omp=1, kmp_affinity="granularity=fine,compact,1,0")
 TWO = Threads(intra_op=2, inter_op=2, omp=2, kmp_affinity="disabled")
@@ -268,8 +270,32 @@ def test_a_win_that_does_not_repeat_is_no_win() -> None:
     # Something else ran while the single process was measured first.
     entries = [ran("single", 20_000.0), ran("horovod", 35_000.0)]
     assert leader(entries) is entries[1]
-    repeated = [mean(entries[0], ran("single", 50_000.0)), mean(entries[1], ran("horovod", 33_000.0))]
+    again = {"single": 50_000.0, "horovod": 33_000.0}
+    repeated = [
+        in_all(
+            Runner(
+                candidate=one.candidate,
+                heats=tuple(Heat(probe=probe, losses=()) for probe in (one.probe, ran(strategy, again[strategy]).probe)),
+            )
+        )
+        for strategy, one in zip(again, entries, strict=True)
+    ]
     assert [entry.probe.examples_per_s for entry in repeated] == [35_000.0, 34_000.0]
     assert leader(repeated) is repeated[0]
     choice = next(rung for rung in select(of, repeated).rungs if rung.name == "choice")
     assert choice.measured == "35,000 examples/s in 2 real jobs"
+
+
+def test_a_plan_that_learns_clearly_worse_is_marked_and_not_chosen() -> None:
+    of = profile([measured("both", 50_000.0)])
+    single, horovod, servers = shortlist(candidates(of))
+    entries = [
+        Measured(candidate=single, probe=measured("both", 50_000.0)),
+        Measured(candidate=horovod, probe=measured("both", 60_000.0)),
+        Measured(candidate=servers, probe=measured("both", 90_000.0), worse="loss 0.6 after 99 examples, one process has 0.5"),
+    ]
+    plan = select(of, entries)
+    assert plan.strategy == "horovod"
+    rung = next(rung for rung in plan.rungs if rung.name == "parameter_server")
+    assert not rung.passed
+    assert "loss 0.6 after 99 examples" in rung.decision
