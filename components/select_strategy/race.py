@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from components.probes import NOISE, Probe
 from components.select_strategy.cost_model import Candidate
-from components.training_results import TrainingResult
 
 # Jobs of one candidate: a third tells less than its start-up costs.
 MOST_HEATS = 2
@@ -59,10 +58,15 @@ class Runner:
         return self.heats[0].losses
 
 
-def heat_of(probe: Probe, result: TrainingResult) -> Heat:
-    """A job with its losses by examples, whatever its strategy calls a step."""
-    each = result.examples / result.steps
-    return Heat(probe=probe, losses=tuple((step * each, loss) for step, loss in result.losses))
+def heat_of(probe: Probe, losses: Sequence[tuple[int, float]]) -> Heat:
+    """A job with its losses by examples. A step is one of all workers; of parameter servers it is one worker's.
+
+    Args:
+        losses: (steps, loss), as training.json has them.
+    """
+    workers = 1 if probe.strategy == "parameter_server" else probe.hosts * probe.workers_per_host
+    each = probe.batch_size * workers
+    return Heat(probe=probe, losses=tuple((step * each, loss) for step, loss in losses))
 
 
 def race(candidates: Sequence[Candidate], run: Callable[[Candidate, int], Heat]) -> tuple[Runner, ...]:

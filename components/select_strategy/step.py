@@ -76,6 +76,7 @@ def _race(
 
     def run(candidate: Candidate, number: int) -> Heat:
         task = f"race-{candidate.strategy}" if number == 0 else f"race-again-{candidate.strategy}"
-        return heat_of(*measure_plan(candidate.plan(profile.settings), dataset, jobs, task=task, seconds=config.race_s))
+        probe, result = measure_plan(candidate.plan(profile.settings), dataset, jobs, task=task, seconds=config.race_s)
+        return heat_of(probe, result.losses)
 
     return tuple(measured(runner) for runner in race(runners, run))

@@ -1,6 +1,7 @@
 """Who runs again, who is dropped, and whose loss is clearly worse."""
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from components.measurements import InputSettings
 from components.plan import Threads
 from components.probes import Probe
 from components.select_strategy.cost_model import Candidate
-from components.select_strategy.race import Heat, clearly_worse, race
+from components.select_strategy.race import Heat, clearly_worse, heat_of, race
 
 
 def probe(rate: float, low: float | None = None, high: float | None = None) -> Probe:
@@ -53,6 +54,23 @@ def jobs(**rates: list[float]) -> tuple[Any, dict[str, int]]:
         return Heat(probe=probe(rates[one.strategy][number]), losses=())
 
     return run, counts
+
+
+@pytest.mark.parametrize(
+    ("strategy", "hosts", "workers_per_host", "batch_size", "examples"),
+    [
+        ("single", 1, 1, 1024, 10_240),
+        ("horovod", 1, 2, 512, 10_240),
+        ("horovod", 2, 2, 256, 10_240),
+        # Each worker's step is one of the job's.
+        ("parameter_server", 2, 1, 1024, 10_240),
+    ],
+)
+def test_losses_of_all_strategies_are_counted_by_examples(
+    strategy: str, hosts: int, workers_per_host: int, batch_size: int, examples: int
+) -> None:
+    one = replace(probe(1.0), strategy=strategy, hosts=hosts, workers_per_host=workers_per_host, batch_size=batch_size)
+    assert heat_of(one, [(1, 0.7), (10, 0.6)]).losses == ((1024, 0.7), (examples, 0.6))
 
 
 @pytest.mark.parametrize(
