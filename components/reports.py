@@ -9,7 +9,7 @@ All texts are escaped here; callers pass plain ones.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from html import escape
 from pathlib import Path
 
@@ -93,12 +93,20 @@ class Page:
         y_label: str,
         series: Mapping[str, Sequence[tuple[float, float]]],
         diagonal: bool = False,
+        loose: Collection[str] = (),
     ) -> None:
         """One line a series of (x, y) points, in their order. `diagonal` adds the dashed line y = x.
 
         Points that are not finite are left out, and long series thinned to MAX_POINTS.
+
+        Args:
+            loose: series whose points no line connects.
         """
-        self._parts.append(_figure(title, _lines(title, x_label, y_label, series, diagonal)))
+        self._parts.append(_figure(title, _lines(title, x_label, y_label, series, diagonal, loose)))
+
+    def ladder(self, title: str, rungs: Sequence[tuple[str, bool, str]]) -> None:
+        """Rungs from the ground up, each a name, whether it was passed, and what was decided there."""
+        self._parts.append(_figure(title, _ladder(title, rungs)))
 
     def html(self) -> str:
         """The whole document."""
@@ -180,7 +188,33 @@ def _thin(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     return [kept[round(index * (len(kept) - 1) / (MAX_POINTS - 1))] for index in range(MAX_POINTS)]
 
 
-def _lines(title: str, x_label: str, y_label: str, series: Mapping[str, Sequence[tuple[float, float]]], diagonal: bool) -> str:
+def _ladder(title: str, rungs: Sequence[tuple[str, bool, str]]) -> str:
+    """Two rails and a rung each; what was passed is drawn whole, what was not is dashed."""
+    if not rungs:
+        return "<p>no rung</p>"
+    width, step, left, right = 760, 34, 10, 170
+    height = len(rungs) * step + 12
+    rails = (f'<line x1="{x}" y1="4" x2="{x}" y2="{height - 4}" stroke="{COLOURS[0]}" stroke-width="4"/>' for x in (left, right))
+    parts = list(rails)
+    for number, (name, passed, decision) in enumerate(rungs):
+        y = height - 8 - number * step - step / 2
+        style = f'stroke="{COLOURS[2]}"' if passed else f'stroke="{COLOURS[1]}" stroke-dasharray="5 5"'
+        shown = decision if len(decision) <= 92 else decision[:91] + "…"
+        word = "passed" if passed else "not passed"
+        parts.append(f'<line x1="{left}" y1="{y + 8}" x2="{right}" y2="{y + 8}" {style} stroke-width="4"/>')
+        parts.append(f'<text x="{(left + right) / 2}" y="{y}" text-anchor="middle">{escape(name)}<title>{word}</title></text>')
+        parts.append(f'<text x="{right + 14}" y="{y + 4}">{escape(shown)}<title>{escape(decision)}</title></text>')
+    return f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escape(title)}">\n' + "\n".join(parts) + "\n</svg>"
+
+
+def _lines(
+    title: str,
+    x_label: str,
+    y_label: str,
+    series: Mapping[str, Sequence[tuple[float, float]]],
+    diagonal: bool,
+    loose: Collection[str] = (),
+) -> str:
     drawn = {name: _thin(points) for name, points in series.items()}
     every = [point for points in drawn.values() for point in points]
     if not every:
@@ -212,9 +246,9 @@ def _lines(title: str, x_label: str, y_label: str, series: Mapping[str, Sequence
         colour = COLOURS[number % len(COLOURS)]
         placed = [at(x, y) for x, y in points]
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in placed)
-        if placed:
+        if placed and name not in loose:
             parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        if len(placed) <= 25:
+        if len(placed) <= 25 or name in loose:
             parts.extend(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in placed)
         legend.append(f'<span style="color:{colour}">■</span> {escape(name)}')
     middle = (top + height - bottom) / 2

@@ -30,6 +30,7 @@ def page(
             "The chosen machine, or the number of hosts, was not measured: the plan rests on a guess. Run a short training there."
         )
     made.section("The ladder, rung by rung")
+    made.ladder("From the ground up", [(rung.name, rung.passed, rung.decision) for rung in plan.rungs])
     made.table(
         ["rung", "", "decision", "measured", "instead of"],
         [[rung.name, "yes" if rung.passed else "no", rung.decision, rung.measured, rung.beat or "–"] for rung in plan.rungs],
@@ -57,6 +58,18 @@ def page(
 def _machines(made: Page, ranking: Sequence[Ranked], situation: Situation) -> None:
     """What was weighed, and how well the fit explains what was measured."""
     made.section("Time and cost")
+    priced = sorted(((one.epoch_s, one.epoch_usd, one) for one in ranking if one.epoch_usd is not None), key=lambda each: each[:2])
+    if priced:
+        made.lines(
+            "What an epoch takes and costs",
+            "seconds",
+            "USD",
+            {
+                "no other is faster and cheaper": [(time, cost) for time, cost, one in priced if one.frontier],
+                "the others": [(time, cost) for time, cost, one in priced if not one.frontier],
+            },
+            loose=("the others",),
+        )
     made.table(
         ["plan", "examples/s", "low", "high", "epoch s", "epoch USD", "frontier", "guess", "basis, or why it cannot be chosen"],
         [

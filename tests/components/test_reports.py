@@ -118,6 +118,24 @@ def test_odd_series_still_make_a_page(points: list[tuple[float, float]]) -> None
     outline(page)
 
 
+def test_loose_points_are_not_connected() -> None:
+    page = Page("t", "s")
+    page.lines("Cost", "s", "USD", {"frontier": [(1.0, 3.0), (2.0, 2.0)], "others": [(3.0, 4.0)] * 30}, loose=("others",))
+    assert page.html().count("<polyline") == 1
+    assert page.html().count("<circle") == 32
+
+
+def test_a_ladder_stands_on_its_first_rung_and_says_what_was_passed() -> None:
+    page = Page("t", "s")
+    page.ladder("Ladder", [("input", True, "leave it <as> it is"), ("threads", False, "x" * 200)])
+    heights = {name: float(y) for y, name in re.findall(r'y="([\d.]+)" text-anchor="middle">(\w+)<title>', page.html())}
+    assert heights["input"] > heights["threads"]  # SVG counts downwards
+    assert page.html().count("stroke-dasharray") == page.html().count("not passed") + 1  # one in the style sheet
+    assert "leave it &lt;as&gt; it is" in page.html()
+    assert "x" * 200 in page.html()
+    outline(page)
+
+
 def test_bars_without_a_finite_value_say_none() -> None:
     page = Page("t", "s")
     page.bars("Threads", "examples/s", [("failed", float("nan"))])
