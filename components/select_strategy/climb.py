@@ -56,7 +56,8 @@ def climb(options: Sequence[Option], footing: Footing, limits: Limits) -> Climb:
             admitted = admitted + several
     taken = _best(in_order(admitted, limits), here, limits)
     rungs.append(_machines_rung(taken, here, limits))
-    spare = [made.host.name for made in admitted if (made.hosts > 1) == (taken.hosts > 1) and made.strategy == taken.strategy]
+    priced = [made for made in admitted if made.host.usd_per_hour is not None and made.strategy == taken.strategy]
+    spare = [made.host.name for made in in_order(priced, limits) if (made.hosts > 1) == (taken.hosts > 1)]
     others = tuple(dict.fromkeys(name for name in spare if name != taken.host.name))[:4]
     return Climb(chosen=taken, rungs=tuple(rungs), alternatives=others if taken.host.usd_per_hour is not None else ())
 
@@ -67,9 +68,12 @@ def _on_this_rung(made: Option, here: Option) -> bool:
 
 
 def _best(admitted: Sequence[Option], here: Option, limits: Limits) -> Option:
-    """The first; one that was not measured must beat what was, also at the low bound of its rate."""
+    """The first that was not measured and beats what was also at the low bound of its rate; else the race's winner.
+
+    Whoever lost the race, or won by no more than noise, stays behind whatever its rate is.
+    """
     for made in admitted:
-        if made.raced or made == here or _surely_better(made, here, limits):
+        if made == here or (not made.raced and _surely_better(made, here, limits)):
             return made
     return here
 
@@ -116,10 +120,8 @@ def _several_rung(fastest: Option, several: Sequence[Option], full_there: bool) 
 def _machines_rung(taken: Option, here: Option, limits: Limits) -> Rung:
     if taken == here:
         why = "no other machine that is admitted is better beyond doubt"
-    elif taken.rests_on_a_guess:
-        why = f"better also at the low bound of its rate; it rests on a guess: {taken.host.basis}"
     else:
-        why = "better by measurement"
+        why = f"better also at the low bound of its rate; it was not measured: {taken.host.basis}"
     late = limits.objective == "cost_within_deadline" and not meets_deadline(taken, limits)
     warning = f"; nothing admitted is sure to meet the deadline of {limits.deadline_s:g} s" if late else ""
     return Rung(

@@ -36,6 +36,10 @@ _UNKNOWN_GPU_FLOPS = 20e12
 _GPU_REACHED, _GPU_BYTES_PER_S, GPU_SD = 0.15, 3e11, 0.5
 
 
+# Starting the kernels of a step: some 200 of 10 microseconds each, a guess.
+GPU_STARTS_S = 2e-3
+
+
 @dataclass(frozen=True, kw_only=True)
 class Host:
     """One machine of a cluster, beside the profiled one.

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from components.plan import LOCAL, ModelSettings, Plan, Ranked, Strategy, Threads, direct_plan
 from components.select_strategy.limits import Limits
-from components.select_strategy.machines import GPU_SD, Host, gpu_step_s
+from components.select_strategy.machines import GPU_SD, GPU_STARTS_S, Host, gpu_step_s
 from components.select_strategy.scaling import Estimate, Scaling, Setup, Z
 from components.select_strategy.work import Work
 from components.traffic import Placement
@@ -199,7 +199,9 @@ def _on_gpu(scaling: Scaling, setup: Setup, host: Host, work: Work, most: float)
     """The rate on GPUs, one a worker, and the share of a step that they compute. Their host does the rest with one core each."""
     parts = scaling.parts(setup)
     computing = gpu_step_s(host, products=setup.batch_size * work.products, cell_bytes=16.0 * setup.batch_size * work.cells)
-    seconds = parts["step"] + parts["examples"] + parts["waits"] + parts["dense bytes"] + parts["row bytes"] + computing
+    # Fitted on CPUs, a step's own overhead may be lost among the rest; starting a GPU's kernels takes its time all the same.
+    starting = max(parts["step"] + parts["examples"], GPU_STARTS_S)
+    seconds = starting + parts["waits"] + parts["dense bytes"] + parts["row bytes"] + computing
     rate, spread = min(setup.workers * setup.batch_size / seconds, most), math.exp(Z * math.hypot(GPU_SD, host.sd))
     filled = computing / seconds
     return Estimate(examples_per_s=rate, low=rate / spread, high=min(rate * spread, most), busy=filled), filled
@@ -288,7 +290,7 @@ def _beats(rival: Option, made: Option) -> bool:
 
 def _objective(made: Option, limits: Limits) -> tuple[float, ...]:
     """What is to be small, first things first. A deadline must be kept at the low bound of the rate, else the least late comes."""
-    cost = made.epoch_usd if made.epoch_usd is not None else made.epoch_s
+    cost = made.epoch_usd if made.epoch_usd is not None else math.inf
     if limits.objective == "time":
         return made.epoch_s, cost
     if limits.objective == "cost":

@@ -3,7 +3,7 @@
     T = step + examples + (cells + products) / cores + parameters + waits + (dense bytes + row bytes) / bandwidth
 
 Each part is an amount that follows from the model, the batch and the workers, times a coefficient. Coefficients come from
-non-negative least squares over relative errors (Lawson and Hanson 1974, scipy's). A few probes cannot tell eight parts apart, so
+non-negative least squares over relative errors. A few probes cannot tell eight parts apart, so
 each coefficient also has a prior: its size on the machine of tests/benchmarks/README.md, all of them scaled to the measured steps
 of one process, and believed to within a factor of about two. What is measured outweighs it; what is not measured rests on it, and
 the interval says how little is known.
@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import nnls
 
 from components.plan import ONE_PROCESS, Strategy
+from components.select_strategy.least_squares import nonnegative_least_squares
 from components.select_strategy.work import Work
 from components.traffic import Placement
 
@@ -165,7 +165,7 @@ def fit(points: Sequence[Point], work: Work) -> Scaling:
     weighted = rows / (measured * sd)[:, None]
     believed = np.diag(1 / (prior * _PRIOR_SD))
     target = np.concatenate([1 / sd, np.full(len(prior), 1 / _PRIOR_SD)])
-    found, _ = nnls(np.vstack([weighted, believed]), target)
+    found = nonnegative_least_squares(np.vstack([weighted, believed]), target)
     residuals = rows @ found / measured - 1
     # Scatter beyond what the probes claimed is the model's own error, and counts for what it predicts.
     excess = max(1.0, float(np.mean((residuals / sd) ** 2)))

@@ -104,6 +104,24 @@ def test_a_gpu_that_cannot_be_filled_is_refused_and_a_cpu_taken(gpu_percent: flo
     assert found.chosen.host.gpus == 0
 
 
+def test_small_batches_do_not_fill_a_gpu_though_cpus_showed_no_overhead() -> None:
+    """Steps that are all work on CPUs: kernels of 32 rows a GPU still take longer to start than to run."""
+    here = host_of(HERE, HERE)
+    points = [Point(setup=Setup(strategy="single", batch_size=1024, cores=cores), step_s=0.2 / cores) for cores in (1.0, 10.0)]
+    situation = Situation(
+        work=SMALL,
+        settings=ModelSettings(batch_size=1024),
+        scalings={"single": fit(points, SMALL)},
+        measured=(),
+        here=here,
+        input_per_s=1e9,
+        startup_s=60.0,
+        limits=Limits(),
+    )
+    eight = host_of(next(one for one in CATALOGUE if one.name == "ml.g5.48xlarge"), HERE)
+    assert "cannot be filled" in option(situation, "horovod", eight, 4, 8).refused
+
+
 def test_a_table_too_large_for_one_host_goes_to_servers_or_is_sharded() -> None:
     """60 GB of rows and slots on hosts of 32 GiB: no replica fits, parts of it do."""
     big = replace(SMALL, table_rows=150_000_000, table_bytes=60e9)
@@ -154,6 +172,14 @@ def test_nothing_on_the_frontier_is_beaten_in_time_and_cost() -> None:
     for seconds, usd, frontier in free:
         beaten = any((s <= seconds and u < usd) or (s < seconds and u <= usd) for s, u, _ in free)
         assert frontier != beaten
+
+
+def test_who_lost_the_race_is_not_taken_for_its_rate() -> None:
+    """Horovod was 2 % faster here, which is noise: the race chose the single process, and the climb keeps to it."""
+    mine = next(one for one in weighed(Limits())[1] if one.raced)
+    rival = replace(mine, strategy="horovod", workers_per_host=2, epoch_s=mine.epoch_s / 1.02)
+    taken = climb((rival, mine), Footing(input_keeps_up=True, utilization=0.95, here=mine), Limits())
+    assert taken.chosen == mine
 
 
 def test_spot_costs_its_share() -> None:
