@@ -124,3 +124,40 @@ def settings_of(kind: type[Settings], document: Any, place: str) -> Settings:
 
 def _is_required(field: Field[Any]) -> bool:
     return field.default is MISSING and field.default_factory is MISSING
+
+
+# What a field's annotation admits in JSON; literals, tuples and rungs are checked where they are built.
+_ADMITTED: dict[Any, tuple[type, ...]] = {
+    int: (int,),
+    float: (int, float),
+    float | None: (int, float, type(None)),
+    str: (str,),
+    bool: (bool,),
+}
+_HOLDS: dict[type, str] = {int: "whole numbers", float: "numbers", str: "texts"}
+
+
+def checked_arguments(kind: type, document: Any, place: str) -> dict[str, Any]:
+    """The object as constructor arguments; refuses missing and unknown keys, and values of another type, by name."""
+    if not isinstance(document, dict):
+        raise InvalidConfig(f"{place}: an object is expected, not {type(document).__name__}")
+    wrong = {item.name for item in fields(kind)} ^ document.keys()
+    if wrong:
+        raise InvalidConfig(f"{place}: missing or unknown keys: {', '.join(sorted(wrong))}; run the step that wrote it again")
+    for item in fields(kind):
+        value, admitted = document[item.name], _ADMITTED.get(item.type, (object,))
+        # bool is an int to Python, not to a reader of a plan.
+        if not isinstance(value, admitted) or (isinstance(value, bool) and bool not in admitted and object not in admitted):
+            raise InvalidConfig(f"{place}: {item.name} {value!r} is of the wrong type; run the step that wrote it again")
+        if item.type in (tuple[int, ...], tuple[float, ...], tuple[str, ...]):
+            document = {**document, item.name: _listed_values(value, get_args(item.type)[0], f"{place}: {item.name}")}
+    return dict(document)
+
+
+def _listed_values(value: Any, kind: type, name: str) -> tuple[Any, ...]:
+    """A list of JSON as the tuple that a field holds."""
+    if not isinstance(value, list):
+        raise InvalidConfig(f"{name} must be a list")
+    if not all(type(one) in _ADMITTED[kind] for one in value):
+        raise InvalidConfig(f"{name} {value!r} must hold {_HOLDS[kind]}")
+    return tuple(value)

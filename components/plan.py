@@ -7,14 +7,10 @@ worker's gradient at a time, so there a worker's batch is the global one and eac
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from components.documents import read_json
-from components.errors import InvalidConfig
 from components.learning import Learning, as_text, require
-from components.storage import write_json_atomic
 from components.traffic import Placement
 
 FORMAT_VERSION = 1
@@ -275,70 +271,3 @@ def hyperparameters(
     settings = plan.learning() | {name: getattr(plan, name) for name in placed + split + threads + reading}
     settings |= {"probe": probe, "max_seconds": max_seconds, "probe_precision": precision, "warm_start": warm_start}
     return {name: as_text(value) for name, value in settings.items()}
-
-
-def write_plan(path: Path, plan: Plan) -> None:
-    write_json_atomic(path, {"format_version": FORMAT_VERSION, **asdict(plan)})
-
-
-# What a field's annotation admits in JSON; literals, tuples and rungs are checked where they are built.
-_ADMITTED: dict[Any, tuple[type, ...]] = {
-    int: (int,),
-    float: (int, float),
-    float | None: (int, float, type(None)),
-    str: (str,),
-    bool: (bool,),
-}
-_HOLDS: dict[type, str] = {int: "whole numbers", float: "numbers", str: "texts"}
-
-
-def checked_arguments(kind: type, document: Any, place: str) -> dict[str, Any]:
-    """The object as constructor arguments; refuses missing and unknown keys, and values of another type, by name."""
-    if not isinstance(document, dict):
-        raise InvalidConfig(f"{place}: an object is expected, not {type(document).__name__}")
-    wrong = {item.name for item in fields(kind)} ^ document.keys()
-    if wrong:
-        raise InvalidConfig(f"{place}: missing or unknown keys: {', '.join(sorted(wrong))}; run the step that wrote it again")
-    for item in fields(kind):
-        value, admitted = document[item.name], _ADMITTED.get(item.type, (object,))
-        # bool is an int to Python, not to a reader of a plan.
-        if not isinstance(value, admitted) or (isinstance(value, bool) and bool not in admitted and object not in admitted):
-            raise InvalidConfig(f"{place}: {item.name} {value!r} is of the wrong type; run the step that wrote it again")
-        if item.type in (tuple[int, ...], tuple[float, ...], tuple[str, ...]):
-            document = {**document, item.name: _listed_values(value, get_args(item.type)[0], f"{place}: {item.name}")}
-    return dict(document)
-
-
-def _listed_values(value: Any, kind: type, name: str) -> tuple[Any, ...]:
-    """A list of JSON as the tuple that a field holds."""
-    if not isinstance(value, list):
-        raise InvalidConfig(f"{name} must be a list")
-    if not all(type(one) in _ADMITTED[kind] for one in value):
-        raise InvalidConfig(f"{name} {value!r} must hold {_HOLDS[kind]}")
-    return tuple(value)
-
-
-def read_plan(path: Path) -> Plan:
-    """The plan of a file.
-
-    Raises:
-        InvalidConfig: missing, damaged, of another version, or with unknown keys or impossible values.
-    """
-    if not path.is_file():
-        raise InvalidConfig(f"{path}: no such plan; make one with ctrflow select, or give --strategy")
-    try:
-        document = read_json(path)
-    except ValueError as error:
-        raise InvalidConfig(f"{path}: not valid JSON ({error}); run ctrflow select again") from error
-    if not isinstance(document, dict) or document.pop("format_version", None) != FORMAT_VERSION:
-        raise InvalidConfig(f"{path}: format_version {FORMAT_VERSION} is expected; run ctrflow select again")
-    arguments = checked_arguments(Plan, document, str(path))
-    for name in ("rungs", "ranking"):
-        if not isinstance(arguments[name], list):
-            raise InvalidConfig(f"{path}: {name} must be a list")
-    rungs = tuple(Rung(**checked_arguments(Rung, rung, f"{path}: rungs")) for rung in arguments["rungs"])
-    ranking = tuple(Ranked(**checked_arguments(Ranked, one, f"{path}: ranking")) for one in arguments["ranking"])
-    try:
-        return Plan(**{**arguments, "rungs": rungs, "ranking": ranking})
-    except InvalidConfig as error:
-        raise InvalidConfig(f"{path}: {error}") from error

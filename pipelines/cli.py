@@ -145,7 +145,7 @@ def profile(dataset: Path, out: Path, seed: int, budget_s: float, **settings: An
 @limit_options
 def select(profile: Path, out: Path, dataset: Path | None, strategy: Any, instances: Path | None, **limits: Any) -> None:
     """Choose the plan from PROFILE (profile.json or its folder); writes OUT/plan.json and OUT/report.html."""
-    from components.probes import read_profile
+    from components.profile import read_profile
     from components.select_strategy import step
 
     config = step.SelectConfig(force=strategy, limits=limits_from(**limits), instances=instances)

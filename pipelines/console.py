@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from components.evaluation import read_evaluation
-from components.plan import read_plan
+from components.plan_file import read_plan
 from pipelines.local.run import Listener
 from pipelines.runs import Run, Task
 

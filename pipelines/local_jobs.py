@@ -18,7 +18,7 @@ def local_jobs() -> Any:
     import tempfile
 
     from components.images import TRAINING
-    from components.probes import JobSettings
+    from components.job_settings import JobSettings
     from pipelines.local.run import STOP_GRACE_S, job_settings
     from pipelines.local.sagemaker import LocalSageMaker
     from pipelines.runs import new_run_id

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from components.probes import Probe
+from components.profile import Probe
 
 # Seconds of the step on a machine of one's own; seconds that are paid, of all hosts together, on SageMaker.
 LOCAL_S, PAID_S = 180.0, 900.0

@@ -46,8 +46,8 @@ def profile_utilization(
     from pathlib import Path
     from typing import Any, cast
 
+    from components.job_settings import JobSettings
     from components.plan import ModelSettings
-    from components.probes import JobSettings
     from components.profile_utilization import step
 
     settings = ModelSettings(

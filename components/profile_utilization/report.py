@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from components.probes import Probe, Profile, fastest
+from components.profile import Probe, Profile, fastest
 from components.profile_utilization.budget import cost
 from components.profile_utilization.utilization import sentences, warnings
 from components.reports import Page

@@ -9,7 +9,7 @@ may use. A rule that could not be looked at is not in the list.
 from collections.abc import Sequence
 
 from components.measurements import Finding
-from components.probes import NOISE, Probe, Profile, fastest
+from components.profile import NOISE, Probe, Profile, fastest
 
 CPU_PERCENT, IO_PERCENT, GPU_PERCENT, GPU_IDLE_PERCENT = 90.0, 50.0, 70.0, 10.0
 # A normal distribution has 0.13 % of its values beyond 3 standard deviations.

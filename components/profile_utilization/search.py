@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Literal, TypeVar
 
 from components.plan import ModelSettings, Plan, Threads, direct_plan
-from components.probes import Probe
+from components.profile import Probe
 
 Setting = TypeVar("Setting", bound=Hashable)
 # Measures a setting for so many seconds; None when there is no time for it.

@@ -9,9 +9,11 @@ from tempfile import TemporaryDirectory
 from components.conversion import convert_dataset
 from components.errors import InvalidConfig
 from components.instances import read_instances
+from components.job_settings import JobSettings
 from components.manifest import Manifest, manifest_digest, read_manifest
 from components.plan import ModelSettings, Plan, ProbeWish, Threads, direct_plan
-from components.probes import INPUT_HEADROOM, PRECISION, JobSettings, Probe, Profile, run_probes, write_profile
+from components.probes import PRECISION, run_probes
+from components.profile import INPUT_HEADROOM, Probe, Profile, write_profile
 from components.profile_utilization.budget import LOCAL_S, PAID_S, Budget, cost, usd
 from components.profile_utilization.report import profile_page
 from components.profile_utilization.rules import findings

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from components.probes import FULL, INPUT_HEADROOM, NOISE, Probe, Profile, fastest
+from components.profile import FULL, INPUT_HEADROOM, NOISE, Probe, Profile, fastest
 
 # Other processes that take more than this share of the usable CPUs make every rate look lower than it is.
 DISTURBED = 0.1

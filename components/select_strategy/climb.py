@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from components.plan import Rung
-from components.probes import FULL
+from components.profile import FULL
 from components.select_strategy.limits import Limits
-from components.select_strategy.ranking import Option, in_order, meets_deadline
+from components.select_strategy.options import Option
+from components.select_strategy.ranking import in_order, meets_deadline
 
 # What a machine that is predicted to be this busy is called: predictions of CPU use are no better than that.
 NEARLY_FULL = 0.8

@@ -27,7 +27,7 @@ def select_strategy(
     from pathlib import Path
     from typing import Any, cast
 
-    from components.probes import JobSettings
+    from components.job_settings import JobSettings
     from components.select_strategy import step
     from components.select_strategy.limits import limits_of
 

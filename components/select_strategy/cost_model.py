@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from components.plan import ModelSettings, Plan, Strategy, Threads, direct_plan
-from components.probes import NOISE, Profile, fastest
+from components.profile import NOISE, Profile, fastest
 
 
 @dataclass(frozen=True, kw_only=True)

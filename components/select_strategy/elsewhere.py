@@ -9,12 +9,13 @@ from dataclasses import replace
 from components.instances import Instance, in_families
 from components.manifest import Manifest
 from components.plan import Plan, Strategy
-from components.probes import INPUT_HEADROOM, Probe, Profile, fastest
+from components.profile import INPUT_HEADROOM, Probe, Profile, fastest
 from components.select_strategy.climb import Climb, Footing, climb
 from components.select_strategy.ladder import Measured
 from components.select_strategy.limits import Limits
 from components.select_strategy.machines import Host, host_of, unpriced_host
-from components.select_strategy.ranking import Option, Situation, in_order, option, timed, weigh
+from components.select_strategy.options import Option, Situation, option, timed
+from components.select_strategy.ranking import in_order, weigh
 from components.select_strategy.scaling import MEASURED_SD, Estimate, Point, Scaling, Setup, Z, fit
 from components.select_strategy.work import Work, work_of
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from components.errors import InvalidConfig
 from components.plan import STRATEGIES, Plan, Rung, Strategy
-from components.probes import FULL, INPUT_HEADROOM, NOISE, Probe, Profile, fastest
+from components.profile import FULL, INPUT_HEADROOM, NOISE, Probe, Profile, fastest
 from components.select_strategy.cost_model import Candidate, candidates, obstacle, shortlist, single_candidate
 from components.select_strategy.race import Runner
 
@@ -139,7 +139,8 @@ def _race_rung(challenger: Measured, single: Measured) -> Rung:
     rate, base = challenger.probe.examples_per_s, single.probe.examples_per_s
     wins = rate > base * (1 + NOISE) and not challenger.worse
     stale = (
-        " Its updates are asynchronous: examples/s, not learning an example, are compared."
+        " Its updates are asynchronous: examples/s, not learning an example, are compared; lower the learning rate for it "
+        "(learning_rate_factor below 1)."
         if wins and _is_stale(challenger)
         else ""
     )

@@ -1,11 +1,10 @@
 """Machines that were not measured: how fast a core of theirs is beside the profiled one's, and how sure that is.
 
-Ratios are calibrated guesses, each with a standard deviation that ends up in a plan's bounds. A measurement on a machine of the
-same family takes their place (`calibrated`).
+Ratios are guesses, each with a standard deviation that ends up in a plan's bounds. The profiled machine needs none.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from components.instances import Instance
 
@@ -34,8 +33,6 @@ HYPER_THREAD = 0.25
 _GPU_FLOPS: Mapping[str, float] = {"T4": 8.1e12, "A10G": 31e12, "L4": 30e12, "V100": 15.7e12, "A100": 19.5e12}
 _UNKNOWN_GPU_FLOPS = 20e12
 _GPU_REACHED, _GPU_BYTES_PER_S, GPU_SD = 0.15, 3e11, 0.5
-
-
 # Starting the kernels of a step: some 200 of 10 microseconds each, a guess.
 GPU_STARTS_S = 2e-3
 
@@ -120,14 +117,6 @@ def host_of(instance: Instance, base: Instance | None) -> Host:
         gpu=instance.gpu,
         gpu_flops=_GPU_REACHED * _GPU_FLOPS.get(instance.gpu, _UNKNOWN_GPU_FLOPS),
     )
-
-
-def calibrated(host: Host, family: str, ratio: float) -> Host:
-    """The host after a measurement on another size of its family gave `ratio` times what was predicted."""
-    if host.family != family or host.measured:
-        return host
-    basis = f"{host.basis}; {ratio:.2f} times that by a measurement on {family}"
-    return replace(host, speed=host.speed * ratio, sd=SAME_FAMILY, basis=basis)
 
 
 def gpu_step_s(host: Host, *, products: float, cell_bytes: float) -> float:

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from components.probes import NOISE, Probe
+from components.profile import NOISE, Probe
 from components.select_strategy.cost_model import Candidate
 
 # Jobs of one candidate: a third tells less than its start-up costs.

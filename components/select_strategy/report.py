@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 
 from components.manifest import Manifest
-from components.plan import STRATEGIES, Plan, Ranked
+from components.plan import Plan, Ranked
 from components.reports import Page
 from components.select_strategy.climb import Climb
 from components.select_strategy.cost_model import Candidate
 from components.select_strategy.ladder import Measured
-from components.select_strategy.ranking import Option, Situation
+from components.select_strategy.options import Option, Situation
 
 
 def page(
@@ -49,7 +49,8 @@ def page(
         [[str(one), f"{one.predicted_examples_per_s:,.0f}", one.basis] for one in every],
     )
     made.section("To choose otherwise")
-    for strategy in STRATEGIES:
+    made.paragraph("In a pipeline or a run the parameter `strategy` demands one; here a command makes the plan again:")
+    for strategy in dict.fromkeys(one.strategy for one in every):
         if strategy != plan.strategy:
             made.paragraph(f"{command} --strategy {strategy}")
     return made

@@ -83,8 +83,9 @@ def _travel(setup: Setup, work: Work) -> tuple[float, float, float]:
     if setup.strategy in ONE_PROCESS:
         return 0.0, 0.0, 0.0
     if setup.strategy == "parameter_server":
-        # Rows, dense weights, gradients: to all servers at once, however many there are.
-        return 3.0, work.server_dense_bytes(), work.server_row_bytes(setup.batch_size)
+        # Rows, dense weights, gradients: to all servers at once. What lies on the worker's own host crosses no link.
+        outside = (setup.hosts - 1) / setup.hosts
+        return 3.0, outside * work.server_dense_bytes(), outside * work.server_row_bytes(setup.batch_size)
     if setup.workers == 1:
         return 0.0, 0.0, 0.0
     # A ring passes a piece on 2 (n - 1) times; each is a message, not the wait for everyone that WAIT_S is.

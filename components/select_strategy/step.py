@@ -1,14 +1,18 @@
 """Runs the race that the ladder asks for and writes plan.json and its report."""
 
 import logging
+import shlex
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from components.errors import InvalidConfig
 from components.instances import read_instances
+from components.job_settings import JobSettings
 from components.manifest import manifest_digest, read_manifest
-from components.plan import STRATEGIES, Plan, Strategy, write_plan
-from components.probes import JobSettings, Profile, measure_plan, read_profile
+from components.plan import STRATEGIES, Plan, Strategy
+from components.plan_file import write_plan
+from components.probes import measure_plan
+from components.profile import Profile, read_profile
 from components.reports import write_report
 from components.select_strategy.cost_model import Candidate, candidates, shortlist
 from components.select_strategy.elsewhere import choose, placed
@@ -35,6 +39,8 @@ class SelectConfig:
     def __post_init__(self) -> None:
         if self.force is not None and self.force not in STRATEGIES:
             raise InvalidConfig(f"strategy {self.force!r}: choose one of {', '.join(STRATEGIES)}")
+        if self.force is not None and (self.limits != Limits() or self.instances is not None):
+            raise InvalidConfig(f"strategy {self.force!r} is demanded, so that limits and instances choose nothing; leave them out")
         if not self.race_s > 0:
             raise InvalidConfig(f"race_s {self.race_s}: must be above 0 seconds")
 
@@ -64,7 +70,8 @@ def select_strategy(config: SelectConfig, profile: Path, dataset: Path, out: Pat
     else:
         plan = forced(profiled, config.force)
     logger.info("plan: %s", plan.summary())
-    write_report(report, page(plan, manifest, every, raced, weighed, f"ctrflow select {profile} {out.parent}"))
+    command = shlex.join(("ctrflow", "select", str(profile), str(out.parent), "--dataset", str(dataset)))
+    write_report(report, page(plan, manifest, every, raced, weighed, command))
     write_plan(out, plan)
     return plan
 

@@ -28,7 +28,7 @@ def train(
     from pathlib import Path
     from tempfile import TemporaryDirectory
 
-    from components.probes import JobSettings
+    from components.job_settings import JobSettings
     from components.train import step
 
     where = JobSettings(**json.loads(jobs), run_id=run_id)

@@ -10,10 +10,12 @@ from typing import Any
 from components.artifacts import fetch_artifact
 from components.champion import champion_copy, read_champion
 from components.errors import InvalidConfig, InvalidRecords, NotPromotable, TrainingJobFailed
+from components.job_settings import JobSettings
 from components.manifest import manifest_digest, read_manifest
 from components.model_files import MODEL_JSON, ModelCard, read_model, transform_problem
-from components.plan import Plan, read_plan
-from components.probes import JobSettings, run_plan
+from components.plan import Plan
+from components.plan_file import read_plan
+from components.probes import run_plan
 from components.reports import Page, write_report
 from components.storage import publish_folder, write_json_atomic
 from components.training_jobs import FinishedJob

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from components.evaluation import read_evaluation
 from components.manifest import read_manifest
-from components.plan import read_plan
-from components.probes import fastest, read_profile
+from components.plan_file import read_plan
+from components.profile import fastest, read_profile
 
 
 def _preprocess(task: Path) -> str:

@@ -18,8 +18,8 @@ from planted import Planted, write_dataset
 from timed_jobs import run_for
 
 from components.instances import Instance, read_instances, write_overrides
+from components.job_settings import JobSettings
 from components.plan import ModelSettings, Plan, direct_plan
-from components.probes import JobSettings
 from components.profile_utilization.step import ProfileConfig, profile_utilization
 from components.select_strategy.step import SelectConfig, select_strategy
 from pipelines.local_jobs import local_jobs

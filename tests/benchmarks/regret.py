@@ -21,8 +21,8 @@ from situations import SITUATIONS, Datasets, Situation, in_own_network
 from timed_jobs import run_for
 
 from components.errors import InvalidConfig
+from components.job_settings import JobSettings
 from components.plan import STRATEGIES, Plan, Threads, direct_plan, hyperparameters
-from components.probes import JobSettings
 from components.profile_utilization.step import ProfileConfig, profile_utilization
 from components.resources import usable_cpus
 from components.select_strategy.step import SelectConfig, select_strategy

@@ -4,8 +4,9 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from components.job_settings import JobSettings
 from components.plan import Plan
-from components.probes import PROBE_STEPS, JobSettings, run_plan
+from components.probes import PROBE_STEPS, run_plan
 from components.training_results import TrainingResult
 
 

@@ -20,9 +20,8 @@ from components.plan import (
     Threads,
     direct_plan,
     hyperparameters,
-    read_plan,
-    write_plan,
 )
+from components.plan_file import read_plan, write_plan
 from components.traffic import Placement
 
 RUNG = Rung(name="threads", decision="default threads", measured="100 examples/s", beat="90 with one thread", passed=True)

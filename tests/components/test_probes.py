@@ -10,7 +10,7 @@ import pytest
 from components.errors import InvalidConfig, TrainingJobFailed
 from components.measurements import Finding, InputSettings, MachineUse
 from components.plan import ModelSettings, Threads
-from components.probes import Probe, Profile, read_profile, write_profile
+from components.profile import Probe, Profile, read_profile, write_profile
 from components.training_results import read_training_result
 
 PROBE = Probe(

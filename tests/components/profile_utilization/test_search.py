@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from components.plan import ModelSettings, Threads, direct_plan
-from components.probes import Probe
+from components.profile import Probe
 from components.profile_utilization.budget import Budget, usd
 from components.profile_utilization.search import input_candidates, scaling_candidates, successive_halving, thread_candidates
 

@@ -7,7 +7,7 @@ import pytest
 from components.errors import InvalidConfig
 from components.measurements import MachineUse
 from components.plan import ModelSettings, ProbeKind, Threads
-from components.probes import Probe, Profile, fastest
+from components.profile import Probe, Profile, fastest
 from components.profile_utilization.report import profile_page
 from components.profile_utilization.rules import findings
 from components.profile_utilization.step import ProfileConfig

@@ -5,14 +5,17 @@ from typing import Any
 
 import pytest
 
+from components.errors import InvalidConfig
 from components.instances import Instance, read_instances
 from components.plan import ModelSettings, Strategy
 from components.select_strategy.climb import Climb, Footing, climb
 from components.select_strategy.elsewhere import hosts_to_weigh
 from components.select_strategy.limits import Limits
 from components.select_strategy.machines import host_of
-from components.select_strategy.ranking import Option, Situation, in_order, option, timed, weigh
+from components.select_strategy.options import Option, Situation, option, timed
+from components.select_strategy.ranking import in_order, weigh
 from components.select_strategy.scaling import Estimate, Point, Setup, fit
+from components.select_strategy.step import SelectConfig
 from components.select_strategy.work import Work
 
 CATALOGUE = read_instances()
@@ -190,3 +193,9 @@ def test_spot_costs_its_share() -> None:
 def test_the_catalogue_has_the_machine_that_the_tests_stand_on() -> None:
     assert isinstance(HERE, Instance)
     assert (HERE.vcpus, HERE.physical_cores) == (16, 8)
+
+
+def test_a_demanded_strategy_leaves_limits_nothing_to_choose() -> None:
+    assert SelectConfig(force="horovod").force == "horovod"
+    with pytest.raises(InvalidConfig, match="strategy 'horovod' is demanded, so that limits"):
+        SelectConfig(force="horovod", limits=Limits(objective="cost"))

@@ -8,7 +8,7 @@ import pytest
 
 from components.errors import InvalidConfig
 from components.plan import ModelSettings, Plan, ProbeKind, Threads
-from components.probes import Probe, Profile
+from components.profile import Probe, Profile
 from components.select_strategy.cost_model import candidates, shortlist, single_candidate, upper_bound
 from components.select_strategy.ladder import Measured, forced, leader, select
 from components.select_strategy.ladder import measured as in_all

@@ -8,7 +8,7 @@ import pytest
 
 from components.measurements import InputSettings
 from components.plan import Threads
-from components.probes import Probe
+from components.profile import Probe
 from components.select_strategy.cost_model import Candidate
 from components.select_strategy.race import Heat, clearly_worse, heat_of, race
 
