@@ -20,8 +20,8 @@ from components.train.program.division import Division, Share
 from components.train.program.embedding import initial_table
 from components.train.program.input import Source
 from components.train.program.model import make_model
+from components.train.program.resumption import GLOBAL_BATCH, resume
 from components.train.program.single import Single
-from components.train.program.training import GLOBAL_BATCH, resume
 from components.train.program.warm_start import WarmStart, start_warm
 
 FIELDS, OLD_ROWS, ROWS = 5, 1500, 2000
