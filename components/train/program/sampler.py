@@ -85,7 +85,7 @@ class Sampler:
         cores = psutil.cpu_times(percpu=True)
         # A guest's time is in user already. Source: psutil.cpu_percent, which counts so.
         totals = [sum(core) - core.guest - core.guest_nice for core in cores]
-        disk, network = psutil.disk_io_counters(), psutil.net_io_counters()
+        disk, network, memory = psutil.disk_io_counters(), psutil.net_io_counters(), psutil.virtual_memory()
         self.rss_bytes = max(self.rss_bytes, psutil.Process().memory_info().rss)
         own_s, faults = 0.0, 0
         for process in self._own:
@@ -106,7 +106,7 @@ class Sampler:
                 disk_read=disk and disk.read_bytes,
                 disk_written=disk and disk.write_bytes,
                 network=network and network.bytes_sent + network.bytes_recv,
-                used_bytes=psutil.virtual_memory().total - psutil.virtual_memory().available,
+                used_bytes=memory.total - memory.available,
                 gpus=self._gpus.sample() if self._gpus else (),
             )
         )
