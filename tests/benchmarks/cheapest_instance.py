@@ -21,6 +21,7 @@ from components.instances import Instance, read_instances, write_overrides
 from components.job_settings import JobSettings
 from components.plan import ModelSettings, Plan, direct_plan
 from components.profile_utilization.step import ProfileConfig, profile_utilization
+from components.select_strategy.limits import Limits
 from components.select_strategy.step import SelectConfig, select_strategy
 from pipelines.local_jobs import local_jobs
 
@@ -94,7 +95,7 @@ def main() -> None:
         two = direct_plan("horovod", SETTINGS, hosts=2, workers_per_host=1)
         plans.append(replace(two, instance_type=SMALL))
         truth = [measure(plan, dataset, jobs, arguments.seconds) for plan in plans]
-        smallest = replace(jobs, instance_type=SMALL)
+        smallest = replace(jobs, instance_type=SMALL, paid=True)
         profile = ProfileConfig(settings=SETTINGS, budget_s=arguments.budget_s)
         profile_utilization(profile, dataset, work / "profile.json", work / "profile.html", smallest)
         for name, prices in SCENARIOS.items():
@@ -111,8 +112,6 @@ def main() -> None:
 
 def choose(prices: dict[str, float], profile: Path, dataset: Path, work: Path, jobs: JobSettings, race_s: float) -> Plan:
     """The plan of select_strategy for the lowest cost, among all types with these prices."""
-    from components.select_strategy.limits import Limits
-
     work.mkdir()
     write_overrides(work / "instances.csv", types(prices), read_instances())
     families = tuple(sorted({each.family for each in types(prices)}))
