@@ -1,14 +1,19 @@
-"""A small dataset, written shard by shard, so that a test knows every row of it."""
+"""A small dataset of which a test knows every row, and a local endpoint with what asks it for small jobs."""
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from components.clients import sagemaker_client
 from components.manifest import Manifest, Source, Split, Statistics, write_manifest
 from components.records import SUFFIXES, Batch, Encoding, Schema, write_shard
+from components.training_jobs import TrainingJob
+from pipelines.local.sagemaker import LocalSageMaker
 
 DatasetOf = Callable[..., Manifest]
 
@@ -68,3 +73,53 @@ def dataset_of() -> DatasetOf:
 def rows_of() -> Callable[..., Batch]:
     """Rows of a schema, every second a click."""
     return rows
+
+
+@pytest.fixture
+def endpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalSageMaker]:
+    """A local endpoint, which the environment names to whoever asks."""
+    with LocalSageMaker(tmp_path / "jobs", stop_grace_s=2) as running:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_SAGEMAKER", running.url)
+        yield running
+
+
+@pytest.fixture
+def client(endpoint: LocalSageMaker) -> Any:
+    return sagemaker_client()
+
+
+@pytest.fixture
+def training_job(tmp_path: Path) -> Callable[..., TrainingJob]:
+    """A training job that runs this Python program, with these changes."""
+
+    def make(program: str = "", **changes: Any) -> TrainingJob:
+        (tmp_path / "program.py").write_text(program)
+        base = TrainingJob(
+            base_name="deepfm-train",
+            run_id="2f0c",
+            task="train",
+            image="example.com/ctrflow/training:1",
+            entrypoint=("python3", str(tmp_path / "program.py")),
+            role_arn="arn:aws:iam::000000000000:role/ctrflow",
+            instance_type="ml.c5.xlarge",
+            instance_count=1,
+            max_runtime_s=60,
+            output_uri=(tmp_path / "out").as_uri(),
+        )
+        return replace(base, **changes)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def eventually() -> Callable[..., Any]:
+    """Look until there is something, and return it."""
+
+    def wait(look: Callable[[], Any], within_s: float = 20.0) -> Any:
+        deadline = time.monotonic() + within_s
+        while not (found := look()):
+            assert time.monotonic() < deadline, "it did not happen in time"
+            time.sleep(0.02)
+        return found
+
+    return wait

@@ -9,9 +9,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,49 +24,13 @@ from components.training_jobs import Channel, FinishedJob, Metric, TrainingJob, 
 from pipelines.local.sagemaker import LocalSageMaker
 
 POLL_S = 0.05
+JobOf = Callable[..., TrainingJob]
 SLEEPS = "import time; open('started', 'w'); time.sleep(60)"
 CREATE, DESCRIBE = "CreateTrainingJob", "DescribeTrainingJob"
 
 
-@pytest.fixture
-def endpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalSageMaker]:
-    with LocalSageMaker(tmp_path / "jobs", stop_grace_s=2) as running:
-        monkeypatch.setenv("AWS_ENDPOINT_URL_SAGEMAKER", running.url)
-        yield running
-
-
-@pytest.fixture
-def client(endpoint: LocalSageMaker) -> Any:
-    return sagemaker_client()
-
-
-def job(tmp_path: Path, program: str = "", **changes: Any) -> TrainingJob:
-    (tmp_path / "program.py").write_text(program)
-    base = TrainingJob(
-        base_name="train",
-        run_id="2f0c",
-        task="train",
-        image="example.com/ctrflow/training:1",
-        entrypoint=("python3", str(tmp_path / "program.py")),
-        role_arn="arn:aws:iam::000000000000:role/ctrflow",
-        instance_type="ml.c5.xlarge",
-        instance_count=1,
-        max_runtime_s=60,
-        output_uri=(tmp_path / "out").as_uri(),
-    )
-    return replace(base, **changes)
-
-
 def run(job: TrainingJob, client: Any, **how: Any) -> FinishedJob:
     return run_training_job(job, client, poll_s=POLL_S, **how)
-
-
-def eventually(look: Callable[[], Any], within_s: float = 20.0) -> Any:
-    deadline = time.monotonic() + within_s
-    while not (found := look()):
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.01)
-    return found
 
 
 def names(client: Any) -> list[str]:
@@ -94,21 +57,23 @@ def operator_of(wanted: TrainingJob, tmp_path: Path) -> "subprocess.Popen[bytes]
     ("code", "http"), [("", 200), ("ServiceUnavailable", 503), ("InternalFailure", 500), ("ThrottlingException", 400)]
 )
 def test_a_create_that_took_effect_and_seemed_to_fail_is_adopted(
-    tmp_path: Path, endpoint: LocalSageMaker, client: Any, code: str, http: int
+    endpoint: LocalSageMaker, client: Any, training_job: JobOf, code: str, http: int
 ) -> None:
     if code:
         endpoint.faults.fail(CREATE, code, status=http, after=True)
     else:
         endpoint.faults.lose_reply(CREATE)
-    done = run(job(tmp_path, "print('x')"), client)
+    done = run(training_job("print('x')"), client)
     assert endpoint.faults.calls[CREATE] > 1
     assert names(client) == [done.name]
 
 
 @pytest.mark.parametrize("phase", ["Starting", "Training", "Completed"])
-def test_an_operator_that_is_killed_finds_its_job_again(tmp_path: Path, client: Any, phase: str) -> None:
+def test_an_operator_that_is_killed_finds_its_job_again(
+    tmp_path: Path, client: Any, training_job: JobOf, eventually: Callable[..., Any], phase: str
+) -> None:
     program = "import os, time; open('started', 'w')\nwhile not os.path.exists('go'): time.sleep(0.01)"
-    wanted = job(tmp_path, program)
+    wanted = training_job(program)
     name = create_request(wanted)["TrainingJobName"]
     host = tmp_path / "jobs" / name / "algo-1"
     with operator_of(wanted, tmp_path) as operator:
@@ -124,26 +89,28 @@ def test_an_operator_that_is_killed_finds_its_job_again(tmp_path: Path, client: 
     assert names(client) == [name]
 
 
-def test_a_storm_of_throttling_is_outlasted(tmp_path: Path, endpoint: LocalSageMaker, client: Any) -> None:
+def test_a_storm_of_throttling_is_outlasted(endpoint: LocalSageMaker, client: Any, training_job: JobOf) -> None:
     """A minute of it takes 60 s of waiting and nothing else: it is scaled down, the operator's patience with it."""
     endpoint.faults.throttle(3.0)
     begun = time.monotonic()
-    done = run(job(tmp_path, "print('x')"), client, patience_s=30.0)
+    done = run(training_job("print('x')"), client, patience_s=30.0)
     assert time.monotonic() - begun > 3.0
     assert names(client) == [done.name]
 
 
-def test_server_errors_and_expired_credentials_do_not_matter(tmp_path: Path, endpoint: LocalSageMaker, client: Any) -> None:
+def test_server_errors_and_expired_credentials_do_not_matter(endpoint: LocalSageMaker, client: Any, training_job: JobOf) -> None:
     endpoint.faults.fail(DESCRIBE, "InternalFailure", status=500, times=5)
     endpoint.faults.fail(DESCRIBE, "ExpiredTokenException")
     endpoint.faults.lose_reply(DESCRIBE)
-    done = run(job(tmp_path, "print('x')"), client)
+    done = run(training_job("print('x')"), client)
     assert done.status == "Completed"
     assert names(client) == [done.name]
 
 
-def test_sigterm_stops_the_job_within_a_second(tmp_path: Path, client: Any) -> None:
-    wanted = job(tmp_path, SLEEPS)
+def test_sigterm_stops_the_job_within_a_second(
+    tmp_path: Path, client: Any, training_job: JobOf, eventually: Callable[..., Any]
+) -> None:
+    wanted = training_job(SLEEPS)
     name = create_request(wanted)["TrainingJobName"]
     with operator_of(wanted, tmp_path) as operator:
         eventually((tmp_path / "jobs" / name / "algo-1" / "started").exists)
@@ -152,13 +119,13 @@ def test_sigterm_stops_the_job_within_a_second(tmp_path: Path, client: Any) -> N
         assert operator.wait(10) == 143
 
 
-def test_a_stop_that_comes_too_late_is_no_error(tmp_path: Path, endpoint: LocalSageMaker, client: Any) -> None:
+def test_a_stop_that_comes_too_late_is_no_error(endpoint: LocalSageMaker, client: Any, training_job: JobOf) -> None:
     def leave(now: JobStatus) -> None:
         if now.status == "Completed":
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run(job(tmp_path, "print('x')"), client, on_status=leave)
+        run(training_job("print('x')"), client, on_status=leave)
     assert endpoint.faults.calls["StopTrainingJob"] == 1
     assert status(client, names(client)[0]) == "Completed"
 
@@ -181,16 +148,19 @@ pathlib.Path("output/data/steps").write_text(str(step))
 
 
 def test_a_job_on_spot_instances_goes_on_where_it_was(
-    tmp_path: Path, endpoint: LocalSageMaker, client: Any, caplog: pytest.LogCaptureFixture
+    tmp_path: Path,
+    endpoint: LocalSageMaker,
+    client: Any,
+    caplog: pytest.LogCaptureFixture,
+    training_job: JobOf,
+    eventually: Callable[..., Any],
 ) -> None:
     caplog.set_level(logging.INFO, "components")
     metrics = (
         Metric(name="resumed_at_step", regex="resuming at step ([0-9]+)"),
         Metric(name="checkpoint_step", regex="checkpoint of step ([0-9]+)"),
     )
-    wanted = job(
-        tmp_path, STEPS, use_spot=True, max_wait_s=120, checkpoint_uri=(tmp_path / "checkpoints").as_uri(), metrics=metrics
-    )
+    wanted = training_job(STEPS, use_spot=True, max_wait_s=120, checkpoint_uri=(tmp_path / "checkpoints").as_uri(), metrics=metrics)
     name = create_request(wanted)["TrainingJobName"]
 
     def interrupt() -> None:
@@ -214,9 +184,11 @@ def test_a_job_on_spot_instances_goes_on_where_it_was(
     assert (fetch_artifact(done.output_uri, tmp_path / "output") / "steps").read_text() == "6"
 
 
-def test_without_capacity_the_next_type_is_taken_also_by_a_retry(tmp_path: Path, endpoint: LocalSageMaker, client: Any) -> None:
+def test_without_capacity_the_next_type_is_taken_also_by_a_retry(
+    endpoint: LocalSageMaker, client: Any, training_job: JobOf
+) -> None:
     endpoint.faults.lacking.update({"ml.c5.xlarge", "ml.c6i.xlarge"})
-    wanted = job(tmp_path, "print('x')", alternatives=("ml.c6i.xlarge", "ml.m5.xlarge"))
+    wanted = training_job("print('x')", alternatives=("ml.c6i.xlarge", "ml.m5.xlarge"))
     done = run(wanted, client)
     assert done.bill is not None
     assert done.bill.instance_type == "ml.m5.xlarge"
@@ -227,67 +199,69 @@ def test_without_capacity_the_next_type_is_taken_also_by_a_retry(tmp_path: Path,
     assert len(names(client)) == 3
 
 
-def test_without_capacity_said_at_once_the_next_type_is_taken(tmp_path: Path, endpoint: LocalSageMaker, client: Any) -> None:
+def test_without_capacity_said_at_once_the_next_type_is_taken(endpoint: LocalSageMaker, client: Any, training_job: JobOf) -> None:
     endpoint.faults.fail(CREATE, "InsufficientInstanceCapacity", message="none here")
-    done = run(job(tmp_path, "print('x')", alternatives=("ml.m5.xlarge",)), client)
+    done = run(training_job("print('x')", alternatives=("ml.m5.xlarge",)), client)
     assert done.passed_over == ("ml.c5.xlarge: InsufficientInstanceCapacity: none here",)
 
 
-def test_the_service_chooses_among_preferences(tmp_path: Path, endpoint: LocalSageMaker, client: Any) -> None:
+def test_the_service_chooses_among_preferences(endpoint: LocalSageMaker, client: Any, training_job: JobOf) -> None:
     endpoint.faults.lacking.add("ml.c5.xlarge")
-    done = run(job(tmp_path, "print('x')", alternatives=("ml.m5.xlarge",), capacity="preferences"), client)
+    done = run(training_job("print('x')", alternatives=("ml.m5.xlarge",), capacity="preferences"), client)
     assert done.bill is not None
     assert done.bill.instance_type == "ml.m5.xlarge"
     assert len(names(client)) == 1
 
 
-def test_without_any_capacity_every_type_is_named(tmp_path: Path, endpoint: LocalSageMaker, client: Any) -> None:
+def test_without_any_capacity_every_type_is_named(endpoint: LocalSageMaker, client: Any, training_job: JobOf) -> None:
     endpoint.faults.lacking.update({"ml.c5.xlarge", "ml.m5.xlarge"})
     with pytest.raises(TrainingJobFailed, match=r"no capacity \(ml\.c5\.xlarge: .*ml\.m5\.xlarge: .*\); try later"):
-        run(job(tmp_path, alternatives=("ml.m5.xlarge",)), client)
+        run(training_job(alternatives=("ml.m5.xlarge",)), client)
 
 
-def test_a_quota_is_named_and_not_asked_for_twice(tmp_path: Path, endpoint: LocalSageMaker, client: Any) -> None:
+def test_a_quota_is_named_and_not_asked_for_twice(endpoint: LocalSageMaker, client: Any, training_job: JobOf) -> None:
     message = "The account-level service limit 'ml.c5.xlarge for training job usage' is 0 Instances"
     endpoint.faults.fail(CREATE, "ResourceLimitExceeded", message=message)
     with pytest.raises(TrainingJobFailed, match=r"quota 'ml\.c5\.xlarge for training job usage'"):
-        run(job(tmp_path, alternatives=("ml.m5.xlarge",)), client)
+        run(training_job(alternatives=("ml.m5.xlarge",)), client)
     assert endpoint.faults.calls[CREATE] == 1
 
 
-def test_a_person_s_stop_and_the_time_limit_are_told_apart(tmp_path: Path, client: Any) -> None:
+def test_a_person_s_stop_and_the_time_limit_are_told_apart(tmp_path: Path, client: Any, training_job: JobOf) -> None:
     def stop(now: JobStatus) -> None:
         if now.secondary == "Training":
             client.stop_training_job(TrainingJobName=now.name)
 
     with pytest.raises(TrainingJobFailed, match="stopped by someone's StopTrainingJob"):
-        run(job(tmp_path, SLEEPS), client, on_status=stop)
+        run(training_job(SLEEPS), client, on_status=stop)
     with pytest.raises(TrainingJobFailed, match=r"MaxRuntimeInSeconds = 1 s \(MaxRuntimeExceeded\)"):
-        run(job(tmp_path, SLEEPS, max_runtime_s=1), client)
+        run(training_job(SLEEPS, max_runtime_s=1), client)
     spot = {"use_spot": True, "max_runtime_s": 1, "max_wait_s": 1, "checkpoint_uri": (tmp_path / "c").as_uri()}
     with pytest.raises(TrainingJobFailed, match=r"MaxWaitTimeInSeconds = 1 s \(MaxWaitTimeExceeded\)"):
-        run(job(tmp_path, SLEEPS, **spot), client)
+        run(training_job(SLEEPS, **spot), client)
 
 
-def test_an_image_that_exits_at_once_says_why(tmp_path: Path, client: Any) -> None:
+def test_an_image_that_exits_at_once_says_why(client: Any, training_job: JobOf) -> None:
     with pytest.raises(TrainingJobFailed, match=r"AlgorithmError: .*ModuleNotFoundError: No module named 'nowhere'"):
-        run(job(tmp_path, "import nowhere"), client)
+        run(training_job("import nowhere"), client)
 
 
-def test_two_requests_with_one_name_are_told_apart(tmp_path: Path, client: Any) -> None:
-    request = create_request(job(tmp_path, SLEEPS))
+def test_two_requests_with_one_name_are_told_apart(client: Any, training_job: JobOf) -> None:
+    request = create_request(training_job(SLEEPS))
     client.create_training_job(**request | {"Tags": [{"Key": "ctrflow:request-hash", "Value": "of-another"}]})
     with pytest.raises(TrainingJobFailed, match="already exists and is not this one"):
-        run(job(tmp_path, SLEEPS), client)
+        run(training_job(SLEEPS), client)
     assert status(client, request["TrainingJobName"]) == "InProgress"
 
 
-def test_a_hundred_jobs_at_once_are_followed_without_listing(tmp_path: Path, endpoint: LocalSageMaker, client: Any) -> None:
+def test_a_hundred_jobs_at_once_are_followed_without_listing(
+    tmp_path: Path, endpoint: LocalSageMaker, client: Any, training_job: JobOf, eventually: Callable[..., Any]
+) -> None:
     (tmp_path / "go").unlink(missing_ok=True)
     wait = ("/bin/sh", "-c", f"until [ -e {tmp_path}/go ]; do sleep 1; done")
 
     def follow(number: int) -> str:
-        return run_training_job(job(tmp_path, entrypoint=wait, task=f"probe-{number}"), client, poll_s=2.0).name
+        return run_training_job(training_job(entrypoint=wait, task=f"probe-{number}"), client, poll_s=2.0).name
 
     with ThreadPoolExecutor(100) as pool:
         followed = [pool.submit(follow, number) for number in range(100)]
@@ -311,7 +285,7 @@ pathlib.Path("output/data/read").write_text(" ".join(read))
 """
 
 
-def test_pipe_channels_are_fifos_one_an_epoch(tmp_path: Path, client: Any) -> None:
+def test_pipe_channels_are_fifos_one_an_epoch(tmp_path: Path, client: Any, training_job: JobOf) -> None:
     (tmp_path / "day").mkdir()
     for name in "abc":
         (tmp_path / "day" / name).write_text(name)
@@ -319,13 +293,13 @@ def test_pipe_channels_are_fifos_one_an_epoch(tmp_path: Path, client: Any) -> No
     for name, listed in lists.items():
         (tmp_path / name).write_text(f'[{{"prefix": "{(tmp_path / "day").as_uri()}/"}}, {listed}]')
     channels = tuple(Channel(name=name, uri=(tmp_path / name).as_uri(), input_mode="Pipe", listed=True) for name in lists)
-    done = run(job(tmp_path, PIPED, channels=channels), client)
+    done = run(training_job(PIPED, channels=channels), client)
     assert (fetch_artifact(done.output_uri, tmp_path / "output") / "read").read_text() == "ac b ac b"
 
 
-def test_a_host_has_the_cpus_that_it_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_has_the_cpus_that_it_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, training_job: JobOf) -> None:
     with LocalSageMaker(tmp_path / "jobs", cpus_per_host=1) as endpoint:
         monkeypatch.setenv("AWS_ENDPOINT_URL_SAGEMAKER", endpoint.url)
         program = "import os; open('output/data/cpus', 'w').write(str(len(os.sched_getaffinity(0))))"
-        done = run(job(tmp_path, program), sagemaker_client())
+        done = run(training_job(program), sagemaker_client())
     assert (fetch_artifact(done.output_uri, tmp_path / "output") / "cpus").read_text() == "1"

@@ -9,8 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ import boto3
 import pytest
 from botocore.stub import Stubber
 
-from components.clients import sagemaker_client
 from components.errors import InvalidConfig, ProcessingJobFailed
 from components.job_kinds import PROCESSING
 from components.job_requests import Network
@@ -33,22 +31,9 @@ from components.processing_jobs import (
     run_processing_job,
 )
 from components.request_checks import check_request
-from pipelines.local.sagemaker import LocalSageMaker
 
 POLL_S = 0.05
 SLEEPS = "import time; open('started', 'w'); time.sleep(60)"
-
-
-@pytest.fixture
-def endpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalSageMaker]:
-    with LocalSageMaker(tmp_path / "jobs", stop_grace_s=2) as running:
-        monkeypatch.setenv("AWS_ENDPOINT_URL_SAGEMAKER", running.url)
-        yield running
-
-
-@pytest.fixture
-def client(endpoint: LocalSageMaker) -> Any:
-    return sagemaker_client()
 
 
 def job(tmp_path: Path, program: str = "", **changes: Any) -> ProcessingJob:
@@ -73,14 +58,6 @@ def run(job: ProcessingJob, client: Any, **how: Any) -> FinishedProcessingJob:
 
 def status(client: Any, name: str) -> str:
     return str(client.describe_processing_job(ProcessingJobName=name)["ProcessingJobStatus"])
-
-
-def eventually(look: Callable[[], Any], within_s: float = 20.0) -> Any:
-    deadline = time.monotonic() + within_s
-    while not (found := look()):
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.02)
-    return found
 
 
 COPIES = """
@@ -159,7 +136,7 @@ def test_the_time_limit_is_told_from_a_stop(tmp_path: Path, client: Any) -> None
         run(wanted, client)
 
 
-def test_a_job_without_end_is_given_up_and_stopped(tmp_path: Path, client: Any) -> None:
+def test_a_job_without_end_is_given_up_and_stopped(tmp_path: Path, client: Any, eventually: Callable[..., Any]) -> None:
     request = create_request(job(tmp_path, SLEEPS))
     with pytest.raises(ProcessingJobFailed, match="still InProgress after 1 s; it was asked to stop"):
         run_job(PROCESSING, request, client, poll_s=POLL_S, patience_s=None, on_status=None, overtime_s=-59)
@@ -167,7 +144,9 @@ def test_a_job_without_end_is_given_up_and_stopped(tmp_path: Path, client: Any) 
 
 
 @pytest.mark.parametrize(("sent", "exit_code"), [(signal.SIGTERM, 143), (signal.SIGINT, 1)])
-def test_a_signal_to_the_operator_stops_the_job(tmp_path: Path, client: Any, sent: signal.Signals, exit_code: int) -> None:
+def test_a_signal_to_the_operator_stops_the_job(
+    tmp_path: Path, client: Any, eventually: Callable[..., Any], sent: signal.Signals, exit_code: int
+) -> None:
     wanted = job(tmp_path, SLEEPS)
     name = create_request(wanted)["ProcessingJobName"]
     operator = tmp_path / "operator.py"

@@ -1,7 +1,6 @@
 """A run's jobs of both kinds are found by tag at the local endpoint, and stopped without touching another run's."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +18,6 @@ from pipelines.cli import main
 from pipelines.local.sagemaker import LocalSageMaker
 
 SLEEPS = ("python3", "-c", "import time; time.sleep(60)")
-
-
-@pytest.fixture
-def endpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalSageMaker]:
-    with LocalSageMaker(tmp_path / "jobs", stop_grace_s=2) as running:
-        monkeypatch.setenv("AWS_ENDPOINT_URL_SAGEMAKER", running.url)
-        yield running
 
 
 @pytest.fixture

@@ -8,9 +8,8 @@ import subprocess
 import sys
 import tarfile
 import threading
-import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -32,47 +31,11 @@ from pipelines.local.sagemaker import LocalSageMaker
 CASE = Path(__file__).parents[3] / "shared" / "cases" / "24-job-names"
 LEGAL_NAME = re.compile("[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")  # TrainingJobName in the API reference
 POLL_S = 0.05
-
-
-@pytest.fixture
-def endpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalSageMaker]:
-    with LocalSageMaker(tmp_path / "jobs", stop_grace_s=2) as running:
-        monkeypatch.setenv("AWS_ENDPOINT_URL_SAGEMAKER", running.url)
-        yield running
-
-
-@pytest.fixture
-def client(endpoint: LocalSageMaker) -> Any:
-    return sagemaker_client()
-
-
-def job(tmp_path: Path, program: str = "", **changes: Any) -> TrainingJob:
-    (tmp_path / "program.py").write_text(program)
-    base = TrainingJob(
-        base_name="deepfm-train",
-        run_id="2f0c",
-        task="train",
-        image="example.com/ctrflow/training:1",
-        entrypoint=("python3", str(tmp_path / "program.py")),
-        role_arn="arn:aws:iam::000000000000:role/ctrflow",
-        instance_type="ml.c5.xlarge",
-        instance_count=1,
-        max_runtime_s=60,
-        output_uri=(tmp_path / "out").as_uri(),
-    )
-    return replace(base, **changes)
+JobOf = Callable[..., TrainingJob]
 
 
 def run(job: TrainingJob, client: Any, **how: Any) -> FinishedJob:
     return run_training_job(job, client, poll_s=POLL_S, **how)
-
-
-def eventually(look: Callable[[], Any], within_s: float = 20.0) -> Any:
-    deadline = time.monotonic() + within_s
-    while not (found := look()):
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.02)
-    return found
 
 
 def status(client: Any, name: str) -> str:
@@ -107,8 +70,8 @@ def test_names_stay_readable_and_keep_their_tail(base: str, start: str) -> None:
     assert LEGAL_NAME.fullmatch(name)
 
 
-def test_a_name_differs_when_anything_differs_and_only_then(tmp_path: Path) -> None:
-    same = job(tmp_path)
+def test_a_name_differs_when_anything_differs_and_only_then(training_job: JobOf) -> None:
+    same = training_job()
     others = [
         replace(same, run_id="2f0d"),
         replace(same, task="probe"),
@@ -120,12 +83,12 @@ def test_a_name_differs_when_anything_differs_and_only_then(tmp_path: Path) -> N
     ]
     names = [create_request(each)["TrainingJobName"] for each in (same, *others)]
     assert len(set(names)) == len(names)
-    assert create_request(job(tmp_path))["TrainingJobName"] == names[0]
+    assert create_request(training_job())["TrainingJobName"] == names[0]
 
 
-def test_a_channel_name_is_used_once(tmp_path: Path) -> None:
+def test_a_channel_name_is_used_once(training_job: JobOf) -> None:
     with pytest.raises(InvalidConfig, match="channel train is there more than once"):
-        job(tmp_path, channels=(Channel(name="train", uri="s3://b/1"), Channel(name="train", uri="s3://b/2")))
+        training_job(channels=(Channel(name="train", uri="s3://b/1"), Channel(name="train", uri="s3://b/2")))
 
 
 TRAINS = """
@@ -140,14 +103,14 @@ print("loss 0.5 on", me)
 
 
 def test_a_job_runs_to_its_end_and_its_artifacts_can_be_fetched(
-    tmp_path: Path, client: Any, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, client: Any, caplog: pytest.LogCaptureFixture, training_job: JobOf
 ) -> None:
     caplog.set_level(logging.INFO, "components")
     (tmp_path / "train").mkdir()
     (tmp_path / "train" / "part").write_text("rows")
     seen: list[JobStatus] = []
     channel = Channel(name="train", uri=(tmp_path / "train").as_uri(), input_mode="FastFile")
-    wanted = job(tmp_path, TRAINS, instance_count=2, channels=(channel,), hyperparameters={"epochs": "3"})
+    wanted = training_job(TRAINS, instance_count=2, channels=(channel,), hyperparameters={"epochs": "3"})
     done = run(wanted, client, on_status=seen.append)
     assert done.status == "Completed"
     assert done.name == create_request(wanted)["TrainingJobName"]
@@ -161,54 +124,54 @@ def test_a_job_runs_to_its_end_and_its_artifacts_can_be_fetched(
         assert f"{done.name} {host}: loss 0.5 on {host}" in caplog.messages
 
 
-def test_asking_again_adopts_the_job_that_ran(tmp_path: Path, client: Any) -> None:
+def test_asking_again_adopts_the_job_that_ran(client: Any, training_job: JobOf) -> None:
     program = "open('output/data/ran', 'a').write('once ')"
-    first = run(job(tmp_path, program), client)
-    assert run(job(tmp_path, program), client) == first
+    first = run(training_job(program), client)
+    assert run(training_job(program), client) == first
     assert len(client.list_training_jobs()["TrainingJobSummaries"]) == 1
-    assert run(job(tmp_path, program, attempt=1), client).name != first.name
+    assert run(training_job(program, attempt=1), client).name != first.name
 
 
-def test_asking_again_adopts_the_job_that_is_running(tmp_path: Path, client: Any) -> None:
+def test_asking_again_adopts_the_job_that_is_running(tmp_path: Path, client: Any, training_job: JobOf) -> None:
     program = "import os, time\nwhile not os.path.exists('go'): time.sleep(0.01)"
-    request = create_request(job(tmp_path, program))
+    request = create_request(training_job(program))
     client.create_training_job(**request)  # an earlier try, whose reply was lost
     folder = tmp_path / "jobs" / request["TrainingJobName"] / "algo-1"
     seen: list[JobStatus] = []
     threading.Timer(1, lambda: (folder / "go").touch()).start()
-    assert run(job(tmp_path, program), client, on_status=seen.append).name == request["TrainingJobName"]
+    assert run(training_job(program), client, on_status=seen.append).name == request["TrainingJobName"]
     assert seen[0].status == "InProgress"
 
 
 @pytest.mark.parametrize("tags", [[{"Key": "ctrflow:request-hash", "Value": "of-another"}], []])
-def test_a_name_that_belongs_to_another_job_is_left_alone(tmp_path: Path, client: Any, tags: list[dict[str, str]]) -> None:
-    request = create_request(job(tmp_path, "import time; time.sleep(60)"))
+def test_a_name_that_belongs_to_another_job_is_left_alone(client: Any, training_job: JobOf, tags: list[dict[str, str]]) -> None:
+    request = create_request(training_job("import time; time.sleep(60)"))
     client.create_training_job(**request | {"Tags": tags})
     with pytest.raises(TrainingJobFailed, match=f"{request['TrainingJobName']}: a training job of this name already exists"):
-        run(job(tmp_path, "import time; time.sleep(60)"), client)
+        run(training_job("import time; time.sleep(60)"), client)
     assert status(client, request["TrainingJobName"]) == "InProgress"
 
 
-def test_the_failure_reason_is_the_error_in_one_line(tmp_path: Path, client: Any) -> None:
+def test_the_failure_reason_is_the_error_in_one_line(client: Any, training_job: JobOf) -> None:
     program = "open('output/failure', 'w').write('Traceback:\\n  line 3\\nInvalidRecords: no rows'); raise SystemExit(1)"
-    name = create_request(job(tmp_path, program))["TrainingJobName"]
+    name = create_request(training_job(program))["TrainingJobName"]
     with pytest.raises(TrainingJobFailed) as failure:
-        run(job(tmp_path, program), client)
+        run(training_job(program), client)
     assert str(failure.value) == f"{name}: AlgorithmError: Traceback: line 3 InvalidRecords: no rows"
 
 
-def test_the_time_limit_is_told_from_a_stop(tmp_path: Path, client: Any) -> None:
+def test_the_time_limit_is_told_from_a_stop(client: Any, training_job: JobOf) -> None:
     with pytest.raises(TrainingJobFailed, match=r"MaxRuntimeInSeconds = 1 s \(MaxRuntimeExceeded\)"):
-        run(job(tmp_path, "import time; time.sleep(60)", max_runtime_s=1), client)
+        run(training_job("import time; time.sleep(60)", max_runtime_s=1), client)
 
 
-def test_a_job_that_someone_stops_is_an_error(tmp_path: Path, client: Any) -> None:
+def test_a_job_that_someone_stops_is_an_error(client: Any, training_job: JobOf) -> None:
     def stop(now: JobStatus) -> None:
         if now.secondary == "Training":
             client.stop_training_job(TrainingJobName=now.name)
 
     with pytest.raises(TrainingJobFailed, match="stopped by someone's StopTrainingJob"):
-        run(job(tmp_path, "import time; time.sleep(60)"), client, on_status=stop)
+        run(training_job("import time; time.sleep(60)"), client, on_status=stop)
 
 
 @pytest.mark.parametrize(
@@ -220,36 +183,45 @@ def test_a_job_that_someone_stops_is_an_error(tmp_path: Path, client: Any) -> No
         ({"output_uri": "/out"}, "OutputDataConfig.S3OutputPath: '/out'"),
     ],
 )
-def test_a_bad_request_is_not_sent(tmp_path: Path, client: Any, changes: dict[str, Any], named: str) -> None:
+def test_a_bad_request_is_not_sent(client: Any, training_job: JobOf, changes: dict[str, Any], named: str) -> None:
     with pytest.raises(InvalidConfig, match=re.escape(named)):
-        run(job(tmp_path, **changes), client)
+        run(training_job(**changes), client)
     assert client.list_training_jobs()["TrainingJobSummaries"] == []
 
 
-def test_what_the_service_refuses_is_said_once(tmp_path: Path, endpoint: LocalSageMaker) -> None:
+def test_what_the_service_refuses_is_said_once(endpoint: LocalSageMaker, training_job: JobOf) -> None:
     message = "The account-level service limit 'ml.p4d.24xlarge for training job usage' is 0 Instances"
     faults = {"CreateTrainingJob": [(400, "ResourceLimitExceeded", message)] * 2}
     with faulty(endpoint.url, faults) as url:
         with pytest.raises(TrainingJobFailed, match=r"quota 'ml\.p4d\.24xlarge for training job usage' of this account is used up"):
-            run(job(tmp_path), client_at(url))
+            run(training_job(), client_at(url))
     assert len(faults["CreateTrainingJob"]) == 1  # asked once
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError, SystemExit])
-def test_any_other_way_out_stops_the_job(tmp_path: Path, client: Any, error: type[BaseException]) -> None:
+def test_any_other_way_out_stops_the_job(
+    client: Any, training_job: JobOf, eventually: Callable[..., Any], error: type[BaseException]
+) -> None:
     def leave(now: JobStatus) -> None:
         if now.secondary == "Training":
             raise error
 
     with pytest.raises(error):
-        run(job(tmp_path, "import time; time.sleep(60)"), client, on_status=leave)
+        run(training_job("import time; time.sleep(60)"), client, on_status=leave)
     (only,) = client.list_training_jobs()["TrainingJobSummaries"]
     assert eventually(lambda: status(client, only["TrainingJobName"]) == "Stopped")
 
 
 @pytest.mark.parametrize(("sent", "exit_code"), [(signal.SIGTERM, 143), (signal.SIGINT, 1)])
-def test_a_signal_to_the_operator_stops_the_job(tmp_path: Path, client: Any, sent: signal.Signals, exit_code: int) -> None:
-    wanted = job(tmp_path, "import time; open('started', 'w'); time.sleep(60)")
+def test_a_signal_to_the_operator_stops_the_job(
+    tmp_path: Path,
+    client: Any,
+    training_job: JobOf,
+    eventually: Callable[..., Any],
+    sent: signal.Signals,
+    exit_code: int,
+) -> None:
+    wanted = training_job("import time; open('started', 'w'); time.sleep(60)")
     name = create_request(wanted)["TrainingJobName"]
     operator = tmp_path / "operator.py"
     operator.write_text(
@@ -315,7 +287,7 @@ DOWN = (503, "ServiceUnavailable", "")
 
 
 def test_throttling_and_server_errors_are_outlasted(
-    tmp_path: Path, endpoint: LocalSageMaker, monkeypatch: pytest.MonkeyPatch
+    endpoint: LocalSageMaker, monkeypatch: pytest.MonkeyPatch, training_job: JobOf
 ) -> None:
     faults = {
         "CreateTrainingJob": [THROTTLED] * 3,
@@ -324,20 +296,22 @@ def test_throttling_and_server_errors_are_outlasted(
     }
     with faulty(endpoint.url, faults) as url:
         monkeypatch.setenv("AWS_ENDPOINT_URL_SAGEMAKER", url)
-        assert run(job(tmp_path, "print('x')"), sagemaker_client()).status == "Completed"
+        assert run(training_job("print('x')"), sagemaker_client()).status == "Completed"
     assert faults == {operation: [] for operation in faults}
 
 
-def test_a_reply_that_is_lost_does_not_create_a_second_job(tmp_path: Path, endpoint: LocalSageMaker, client: Any) -> None:
+def test_a_reply_that_is_lost_does_not_create_a_second_job(endpoint: LocalSageMaker, client: Any, training_job: JobOf) -> None:
     program = "open('output/data/x', 'w')"
-    client.create_training_job(**create_request(job(tmp_path, program)))
+    client.create_training_job(**create_request(training_job(program)))
     with faulty(endpoint.url, {"CreateTrainingJob": [DOWN]}) as url:
-        assert run(job(tmp_path, program), client_at(url)).status == "Completed"
+        assert run(training_job(program), client_at(url)).status == "Completed"
     assert len(client.list_training_jobs()["TrainingJobSummaries"]) == 1
 
 
-def test_trouble_past_the_deadline_fails_and_stops_the_job(tmp_path: Path, endpoint: LocalSageMaker, client: Any) -> None:
-    wanted = job(tmp_path, "import time; time.sleep(60)")
+def test_trouble_past_the_deadline_fails_and_stops_the_job(
+    endpoint: LocalSageMaker, client: Any, training_job: JobOf, eventually: Callable[..., Any]
+) -> None:
+    wanted = training_job("import time; time.sleep(60)")
     with faulty(endpoint.url, {"DescribeTrainingJob": [THROTTLED] * 1000}) as url:
         with pytest.raises(TrainingJobFailed, match=r"DescribeTrainingJob has not got through for 0\.5 s"):
             run(wanted, client_at(url), patience_s=0.5)
@@ -345,17 +319,19 @@ def test_trouble_past_the_deadline_fails_and_stops_the_job(tmp_path: Path, endpo
     assert eventually(lambda: status(client, name) == "Stopped")
 
 
-def test_an_error_that_does_not_pass_stops_the_job_at_once(tmp_path: Path, endpoint: LocalSageMaker, client: Any) -> None:
-    wanted = job(tmp_path, "import time; time.sleep(60)")
+def test_an_error_that_does_not_pass_stops_the_job_at_once(
+    endpoint: LocalSageMaker, client: Any, training_job: JobOf, eventually: Callable[..., Any]
+) -> None:
+    wanted = training_job("import time; time.sleep(60)")
     with faulty(endpoint.url, {"DescribeTrainingJob": [(400, "AccessDeniedException", "not allowed")]}) as url:
         with pytest.raises(TrainingJobFailed, match="not allowed"):
             run(wanted, client_at(url))
     assert eventually(lambda: status(client, create_request(wanted)["TrainingJobName"]) == "Stopped")
 
 
-def test_an_endpoint_that_is_gone_is_said(tmp_path: Path) -> None:
+def test_an_endpoint_that_is_gone_is_said(training_job: JobOf) -> None:
     with pytest.raises(TrainingJobFailed, match=r"CreateTrainingJob has not got through for 0\.1 s"):
-        run(job(tmp_path), client_at("http://127.0.0.1:9"), patience_s=0.1)
+        run(training_job(), client_at("http://127.0.0.1:9"), patience_s=0.1)
 
 
 def pack(path: Path, name: str) -> str:

@@ -7,7 +7,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, get_args
@@ -16,7 +15,6 @@ import boto3
 import pytest
 from moto.server import ThreadedMotoServer
 
-from components.clients import sagemaker_client
 from components.errors import InvalidConfig, InvalidRecords, ProcessingJobFailed
 from components.manifest import read_manifest
 from components.preprocess import in_container
@@ -27,7 +25,6 @@ from components.preprocess.step import preprocess
 from components.processing_jobs import create_request
 from components.request_checks import check_request
 from components.spark_image import spark_image
-from pipelines.local.sagemaker import LocalSageMaker
 
 LIBSVM = PreprocessConfig(format="libsvm", feature_size=100, seed=3, shards=2, processes=1)
 TABLE = PreprocessConfig(format="csv", columns="label=click; numeric=price; categorical=country", processes=1)
@@ -38,13 +35,6 @@ WHERE = Placement(
     run_id="2f0c",
     max_runtime_s=60,
 )
-
-
-@pytest.fixture
-def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    with LocalSageMaker(tmp_path / "jobs", stop_grace_s=2) as running:
-        monkeypatch.setenv("AWS_ENDPOINT_URL_SAGEMAKER", running.url)
-        yield sagemaker_client()
 
 
 def libsvm(path: Path, rows: int, start: int = 0) -> Path:
