@@ -14,7 +14,6 @@ import logging
 import os
 import queue
 import shutil
-import signal
 import subprocess
 import threading
 import time
@@ -28,23 +27,14 @@ from boto3.exceptions import Boto3Error
 from botocore.exceptions import BotoCoreError, ClientError
 
 from components.job_kinds import JobKind
+from pipelines.local.endings import COMPLETED, INTERRUPTED, STOPPED, TIMED_OUT, WAITED_TOO_LONG, Ending, failed
 from pipelines.local.hosts import Host, Program, reserve_ports
 from pipelines.local.pipes import Feeder
 from pipelines.local.transfers import ChannelSource, channel_objects, stage_channel
 
 LOG = logging.getLogger(__name__)
 
-REASON_CHARACTERS = 1024
 NO_CAPACITY = "CapacityError: Unable to provision requested ML compute capacity. Please retry using a different ML instance type."
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ending:
-    """How a job ends: status, phase, and the reason when it failed."""
-
-    status: str
-    secondary: str
-    reason: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,17 +55,6 @@ class Machines:
         all_cpus = sorted(os.sched_getaffinity(0))
         first = host * self.cpus_per_host
         return sorted({all_cpus[cpu % len(all_cpus)] for cpu in range(first, first + self.cpus_per_host)})
-
-
-STOPPED = Ending(status="Stopped", secondary="Stopped")
-TIMED_OUT = Ending(status="Stopped", secondary="MaxRuntimeExceeded")
-WAITED_TOO_LONG = Ending(status="Stopped", secondary="MaxWaitTimeExceeded")
-INTERRUPTED = Ending(status="InProgress", secondary="Interrupted")
-COMPLETED = Ending(status="Completed", secondary="Completed")
-
-
-def failed(reason: str) -> Ending:
-    return Ending(status="Failed", secondary="Failed", reason=reason[:REASON_CHARACTERS])
 
 
 class Job(ABC):
@@ -346,13 +325,3 @@ class Job(ABC):
         except (OSError, ClientError, BotoCoreError, Boto3Error) as error:
             return failed(f"ClientError: Artifact upload failed: {error}")
         return ending
-
-
-def exit_text(host: Host, code: int, *, lacks: str = "") -> str:
-    """How a host ended, for people; `lacks` is what it should have left and did not."""
-    if code > 128 and code - 128 in set(signal.Signals):
-        left = f" and left {lacks}" if lacks else ""
-        return f"{host.name} was killed by signal {code - 128} ({signal.Signals(code - 128).name}){left}"
-    lines = host.log.read_text(errors="replace").strip().splitlines()
-    left = f" and {lacks}" if lacks else ""
-    return f"{host.name} ended with exit code {code}{left}; its last line: {lines[-1] if lines else '(none)'}"

@@ -14,8 +14,9 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from components.job_kinds import PROCESSING
+from pipelines.local.endings import COMPLETED, REASON_CHARACTERS, Ending, exit_text
 from pipelines.local.hosts import Host, Program, host_name
-from pipelines.local.jobs import COMPLETED, REASON_CHARACTERS, Ending, Job, exit_text
+from pipelines.local.jobs import Job
 from pipelines.local.transfers import ChannelSource, upload_files
 
 CONTAINER = PurePosixPath("/opt/ml")

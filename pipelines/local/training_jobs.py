@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from components.job_kinds import TRAINING
+from pipelines.local.endings import Ending, exit_text
 from pipelines.local.hosts import Host, Program, host_name
-from pipelines.local.jobs import Ending, Job, Machines, exit_text
+from pipelines.local.jobs import Job, Machines
 from pipelines.local.transfers import ChannelSource, restore_folder, upload_files, upload_tar
 
 # Of a spot second, what is billed; the service's own share changes with the market.
