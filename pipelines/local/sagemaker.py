@@ -11,14 +11,10 @@ listens on loopback only, and everything it started ends with it, also when it i
 
 import itertools
 import json
-import logging
 import math
-import sys
 import threading
-import time
 from collections.abc import Callable
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -30,23 +26,14 @@ from pipelines.local.faults import Faults
 from pipelines.local.job_logs import describe_log_streams, get_log_events
 from pipelines.local.jobs import Job, Machines
 from pipelines.local.processing_jobs import ProcessingJob
+from pipelines.local.server import Handler, Server, ServiceError
 from pipelines.local.training_jobs import TrainingJob
-
-LOG = logging.getLogger(__name__)
 
 ARN = "arn:aws:sagemaker:us-east-1:000000000000:{}/{}"
 PREFIXES: dict[str, Service] = {"SageMaker": "sagemaker", "Logs_20140328": "logs"}
 KINDS: tuple[type[Job], ...] = (TrainingJob, ProcessingJob)
 NOT_LISTED_BY = {"WarmPoolStatusEquals", "TrainingPlanArnEquals"}
 MOST_TAGS = 50
-
-
-class ServiceError(Exception):
-    """An error of the API: its code and message go to the client with HTTP status 400."""
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code, self.message = code, message
 
 
 class LocalSageMaker:
@@ -66,7 +53,7 @@ class LocalSageMaker:
         self._jobs: dict[tuple[JobKind, str], Job] = {}
         self._tags: dict[str, dict[str, str]] = {}
         self._lock, self._closed = threading.Lock(), False
-        self._server = _Server(("127.0.0.1", 0), _Handler)
+        self._server = Server(("127.0.0.1", 0), Handler)
         self._server.answer, self._server.faults = self.answer, self.faults
         self._operations: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
             "AddTags": self._add_tags,
@@ -257,49 +244,3 @@ def _refuse_what_is_not_carried_out(job_class: type[Job], request: dict[str, Any
     if what is not None:
         raise ServiceError("ValidationException", f"the local endpoint does not carry out {what}")
     request["StoppingCondition"] = {"MaxRuntimeInSeconds": 86_400, **request.get("StoppingCondition", {})}
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    answer: Callable[[str, bytes], dict[str, Any]]
-    faults: Faults
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that was killed takes no answer; anything else is a bug here and is printed."""
-        if not isinstance(sys.exception(), ConnectionError):
-            super().handle_error(request, client_address)
-
-
-class _Handler(BaseHTTPRequestHandler):
-    """JSON 1.1 over HTTP."""
-
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # header and body are two writes; without this each answer takes 40 ms
-    server: _Server
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
-        started, target = time.monotonic(), self.headers.get("X-Amz-Target", "")
-        fault = self.server.faults.next(target.partition(".")[2])
-        try:
-            status, reply = 200, self.server.answer(target, body) if fault is None or fault.after else {}
-        except ServiceError as error:
-            status, reply = 400, {"__type": error.code, "message": error.message}
-        except Exception as error:
-            LOG.exception("the local endpoint itself failed")
-            status, reply = 500, {"__type": "InternalFailure", "message": f"{type(error).__name__}: {error}"}
-        if fault is not None:
-            if not fault.code:
-                self.close_connection = True
-                return
-            status, reply = fault.status, {"__type": fault.code, "message": fault.message}
-        content = json.dumps(reply).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/x-amz-json-1.1")
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-        LOG.debug("%s: %d in %.1f ms", self.headers.get("X-Amz-Target"), status, 1000 * (time.monotonic() - started))
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Calls are logged above, in our own log."""
