@@ -21,7 +21,7 @@ from pipelines.job_commands import jobs
 from pipelines.learning_options import model_options, model_settings
 from pipelines.limit_options import limit_options, limits_from
 from pipelines.local_jobs import local_jobs
-from pipelines.model_commands import models
+from pipelines.model_commands import models, name_option
 from pipelines.sagemaker_options import FolderOrUri, preprocess_there, refuse_options_of_elsewhere, sagemaker_options
 from pipelines.source_options import preprocess_config, reading_options, source_options
 
@@ -42,10 +42,6 @@ main.add_command(dataset)
 main.add_command(instances)
 main.add_command(jobs)
 main.add_command(models)
-
-
-def name_option(command: Command) -> Command:
-    return click.option("--name", default="deepfm", help="the model's name in the store")(command)
 
 
 def slices_option(command: Command) -> Command:
