@@ -6,6 +6,7 @@ scratch disk (worker.py, keys.py, spill.py); then they sort buckets and write sh
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -27,6 +28,8 @@ from components.records import Shard
 
 # What a pass over all files does with a chunk: methods of Worker.
 Method = Literal["time", "count", "parse"]
+# Of a split that are written as one piece of work: more would even out processes of unequal speed, and read more buckets twice.
+_STRETCHES_A_PROCESS = 2
 
 
 class Engine(Protocol):
@@ -110,10 +113,20 @@ class Processes:
         move_one(self._work.reader(), counts, source)
 
     def write(self, tasks: Sequence[ShardTask]) -> Iterator[Shard]:
-        return self._crew.ordered("write", tasks)
+        return chain.from_iterable(self._crew.ordered("write", stretches(tasks, self._crew.count)))
 
     def repeats(self) -> int:
         return repeated_rows(self._work.scratch, self._work.bits)
+
+
+def stretches(tasks: Sequence[ShardTask], processes: int) -> list[Sequence[ShardTask]]:
+    """Shards in the order of tasks, neighbours of one split together, so many that all processes end at about the same time."""
+    found: list[Sequence[ShardTask]] = []
+    for _, of_split in groupby(tasks, lambda task: task.split):
+        own = list(of_split)
+        size = -(-len(own) // (_STRETCHES_A_PROCESS * processes))
+        found.extend(own[start : start + size] for start in range(0, len(own), size))
+    return found
 
 
 @contextmanager

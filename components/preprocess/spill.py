@@ -117,20 +117,9 @@ class SpillReader:
                 words = np.concatenate(parts)
             yield words, np.argsort(keys_of(words))
 
-    def rows(self, split: SplitName, counts: list[int], start: int, stop: int) -> Iterator[Batch]:
-        """Rows start..stop of a split in whole blocks, of which only the last may be shorter; `counts` are those of its buckets."""
-        block: list[Words] = []
-        missing = BLOCK_ROWS
-        for words, order in self._between(split, counts, start, stop):
-            # A block at a time, which the processor's caches hold until it is written.
-            for first in _cuts(len(order), missing):
-                block.append(words.take(order[first : first + missing], axis=0))
-                missing -= len(block[-1])
-                if not missing:
-                    yield to_batch(np.concatenate(block) if len(block) > 1 else block[0])
-                    block, missing = [], BLOCK_ROWS
-        if block:
-            yield to_batch(np.concatenate(block))
+    def stretch(self, split: SplitName, counts: list[int], start: int, stop: int) -> "Stretch":
+        """Rows start..stop of a split; `counts` are those of its buckets."""
+        return Stretch(self._between(split, counts, start, stop))
 
     def _between(self, split: SplitName, counts: list[int], start: int, stop: int) -> Iterator[tuple[Words, Order]]:
         at = 0
@@ -145,10 +134,31 @@ class SpillReader:
             at += count
 
 
-def _cuts(rows: int, first: int) -> Iterator[int]:
-    """Where blocks of `rows` rows begin, of which the one before lacks `first`."""
-    yield 0
-    yield from range(first, rows, BLOCK_ROWS)
+class Stretch:
+    """Neighbouring rows, which several shards take one after the other: each bucket is read and sorted once for all of them."""
+
+    def __init__(self, parts: Iterator[tuple[Words, Order]]) -> None:
+        self._parts = parts
+        self._words, self._left = np.empty((0, 0), np.uint32), np.empty(0, np.int64)
+
+    def next_rows(self, count: int) -> Iterator[Batch]:
+        """The next `count` rows in whole blocks, of which only the last may be shorter."""
+        while count:
+            # A block at a time, which the processor's caches hold until it is written.
+            rows = min(BLOCK_ROWS, count)
+            block = self._block(rows)
+            yield to_batch(np.concatenate(block) if len(block) > 1 else block[0])
+            count -= rows
+
+    def _block(self, rows: int) -> list[Words]:
+        found: list[Words] = []
+        while rows:
+            if not len(self._left):
+                self._words, self._left = next(self._parts)
+            taken, self._left = np.split(self._left, [rows])
+            found.append(self._words.take(taken, axis=0))
+            rows -= len(taken)
+        return found
 
 
 def _whole(files: list[Path], rows: int, width: int) -> Words:

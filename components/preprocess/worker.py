@@ -1,7 +1,7 @@
 """What one process does: chunks into buckets, then buckets into shards."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -235,15 +235,15 @@ class Worker:
         self._spill.close()
         return self._tally, self._spill.counts
 
-    def write(self, task: ShardTask) -> Shard:
-        """One shard; the hashes of its rows go to scratch, by their first bits, for the search for repeats."""
-        work = self.work
-        reader = work.reader()
-        with HashFiles(work.scratch, task.split, task.path.name, work.bits) as hashes:
+    def write(self, tasks: Sequence[ShardTask]) -> list[Shard]:
+        """Neighbouring shards of a split; hashes of their rows go to scratch, by their first bits, for the search for repeats."""
+        work, first, last = self.work, tasks[0], tasks[-1]
+        stretch = work.reader().stretch(first.split, first.counts, first.start, last.stop)
+        with HashFiles(work.scratch, first.split, first.path.name, work.bits) as hashes:
 
-            def batches() -> Iterator[Batch]:
-                for batch in reader.rows(task.split, task.counts, task.start, task.stop):
+            def batches(task: ShardTask) -> Iterator[Batch]:
+                for batch in stretch.next_rows(task.stop - task.start):
                     hashes.add(batch)
                     yield batch
 
-            return write_stream(task.path, batches(), work.encoding)
+            return [write_stream(task.path, batches(task), work.encoding) for task in tasks]

@@ -22,7 +22,8 @@ from components.preprocess.bounds import MemoryPlan
 from components.preprocess.chunks import CHUNK_BYTES
 from components.preprocess.config import PreprocessConfig
 from components.preprocess.crew import Crew
-from components.preprocess.step import preprocess
+from components.preprocess.engine import stretches
+from components.preprocess.step import preprocess, shard_tasks
 from components.preprocess.tally import DistinctIds
 from components.preprocess.worker import Work
 from components.records import Schema, concatenate
@@ -62,12 +63,30 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.mark.parametrize("format", ["libsvm", "criteo", "tfrecord"])
 def test_the_bytes_do_not_depend_on_processes_nor_on_memory(tmp_path: Path, inputs: dict[str, Path], format: str) -> None:
-    one = run(tmp_path, inputs[format], out="one", format=format, processes=1)
-    three = run(tmp_path, inputs[format], out="three", format=format, processes=3)
-    small = run(tmp_path, inputs[format], out="small", format=format, processes=2, memory_bytes=8 << 20)
+    # One process writes 5 shards in a go, two write 3 and three write 2: shards begin inside buckets, and inside parts of them.
+    one = run(tmp_path, inputs[format], out="one", format=format, shards=10, processes=1)
+    three = run(tmp_path, inputs[format], out="three", format=format, shards=10, processes=3)
+    small = run(tmp_path, inputs[format], out="small", format=format, shards=10, processes=2, memory_bytes=8 << 20)
     assert shards(tmp_path / "one") == shards(tmp_path / "three") == shards(tmp_path / "small")
     assert one == three == small
     assert sorted(path.name for path in tmp_path.iterdir()) == ["one", "report.html", "small", "three"]
+
+
+@pytest.mark.parametrize(
+    ("train", "validation", "processes", "sizes"),
+    [(4, 1, 2, [1, 1, 1, 1, 1]), (24, 6, 2, [6, 6, 6, 6, 2, 2, 2]), (5, 1, 1, [3, 2, 1]), (1, 1, 64, [1, 1])],
+)
+def test_neighbouring_shards_of_a_split_are_written_together(
+    tmp_path: Path, train: int, validation: int, processes: int, sizes: list[int]
+) -> None:
+    tasks = [
+        *shard_tasks(tmp_path, "train", np.array([50, 50]), train, "blocks"),
+        *shard_tasks(tmp_path, "validation", np.array([10]), validation, "blocks"),
+    ]
+    found = stretches(tasks, processes)
+    assert [len(each) for each in found] == sizes
+    assert [task for each in found for task in each] == tasks
+    assert all(len({task.split for task in each}) == 1 for each in found)
 
 
 def test_rows_come_out_as_they_went_in(tmp_path: Path, inputs: dict[str, Path]) -> None:
@@ -87,7 +106,8 @@ PEAK = """
 import resource, sys
 from pathlib import Path
 from components.preprocess.config import PreprocessConfig
-from components.preprocess.step import preprocess
+from components.preprocess.engine import stretches
+from components.preprocess.step import preprocess, shard_tasks
 out = Path(sys.argv[2])
 preprocess(PreprocessConfig(format="libsvm", processes=1), [sys.argv[1]], out, out.with_suffix(".html"), int(sys.argv[3]))
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
