@@ -9,7 +9,7 @@ import logging
 import pickle
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -41,6 +41,7 @@ from components.preprocess.spark.batches import (
     work_on,
     write,
 )
+from components.preprocess.spark.failures import FAILURES, failures_in_one_line
 from components.preprocess.spark.progress import watched
 from components.preprocess.spark.shards import Owners, shard_owners
 from components.preprocess.splits import TimeRange, whole_range
@@ -223,9 +224,16 @@ def _merged(one: tuple[Tally, NDArray[np.int64]], other: tuple[Tally, NDArray[np
 
 @contextmanager
 def on_spark(session: SparkSession, own_disks: bool, work: Work) -> Iterator[Engine]:
-    """An engine that keeps nothing in Spark when the block ends."""
+    """An engine that keeps nothing in Spark when the block ends.
+
+    Raises:
+        WorkflowError: Spark failed.
+    """
     engine = SparkEngine(session, own_disks, work)
-    try:
-        yield engine
-    finally:
-        engine.close()
+    with failures_in_one_line():
+        try:
+            yield engine
+        finally:
+            # Java that is gone keeps nothing, and must not hide why the block ends.
+            with suppress(*FAILURES):
+                engine.close()

@@ -14,6 +14,7 @@ from pathlib import Path
 from components.errors import InvalidConfig, WorkflowError
 from components.preprocess.settings import read_settings
 from components.preprocess.spark.session import preprocess_on_spark
+from components.termination import sigterm_as_exit
 
 
 def run(settings: Path, inputs: list[str], out: Path, report: Path, master: str) -> None:
@@ -40,7 +41,8 @@ def main() -> int:
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     report = given.report or given.out.with_name(f"{given.out.name}.html")
     try:
-        run(given.settings, given.inputs, given.out, report, given.master)
+        with sigterm_as_exit():
+            run(given.settings, given.inputs, given.out, report, given.master)
     except WorkflowError as error:
         print(f"ctrflow: {error}", file=sys.stderr)
         return 1

@@ -7,6 +7,7 @@ from threading import Event, Thread
 from typing import Any
 
 from components.preprocess.progress import INTERVAL_S
+from components.preprocess.spark.failures import FAILURES
 
 log = logging.getLogger(__name__)
 
@@ -19,7 +20,10 @@ def watched(context: Any, what: str, interval_s: float = INTERVAL_S) -> Iterator
     def watch() -> None:
         tracker = context.statusTracker()
         while not ended.wait(interval_s):
-            found = [info for stage in tracker.getActiveStageIds() if (info := tracker.getStageInfo(stage))]
+            try:
+                found = [info for stage in tracker.getActiveStageIds() if (info := tracker.getStageInfo(stage))]
+            except FAILURES:
+                return  # Spark is gone, which the driver hears from what it waits for
             done, tasks = sum(info.numCompletedTasks for info in found), sum(info.numTasks for info in found)
             if tasks:
                 log.info("%s: %d of %d tasks of Spark's stage", what, done, tasks)

@@ -1,10 +1,13 @@
 """A Spark session for one run, with what our Python workers need, and the run."""
 
 import importlib.util
+import logging
 import os
+import signal
 import sys
+import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,28 +33,41 @@ def spark_session(master: str) -> Iterator["SparkSession"]:
     Raises:
         InvalidConfig: no pyspark, no Java, or no such master.
     """
+    # Of this process: pyspark puts its own, which would answer a Ctrl-C in another way than a SIGTERM.
+    interrupt = signal.getsignal(signal.SIGINT)
     if importlib.util.find_spec("pyspark") is None:
         raise InvalidConfig(
             "pyspark is not installed; pip install -c requirements.lock -c requirements-spark.lock -e '.[spark]', or leave out "
             "--engine spark"
         )
     import pyspark
-    from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
+
+    from components.preprocess.spark.failures import FAILURES, said
 
     if master.startswith("local"):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("SPARK_SCALA_VERSION", _SCALA[pyspark.__version__.partition(".")[0]])
+    # What it logs, with tracebacks, is what it raises.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
     builder = SparkSession.builder.appName("ctrflow preprocess")
     try:
         session = (builder.master(master) if master else builder).getOrCreate()
-    except (PySparkException, FileNotFoundError) as error:
+    except FileNotFoundError as error:
         raise InvalidConfig(f"Spark does not start ({error}); it needs Java 17, found by JAVA_HOME or PATH") from error
-    session.sparkContext.setLogLevel("ERROR")
+    except FAILURES as error:
+        raise InvalidConfig(
+            f"Spark does not start ({said(error)}); it needs Java 17, found by JAVA_HOME or PATH, and a master that is there"
+        ) from error
     try:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, interrupt)
+        session.sparkContext.setLogLevel("ERROR")
         yield session
     finally:
-        session.stop()
+        # Java that is gone has ended all there was.
+        with suppress(*FAILURES):
+            session.stop()
 
 
 def preprocess_on_spark(
@@ -64,6 +80,7 @@ def preprocess_on_spark(
             that becomes `out` at the end; `in_container.gather_shards` does on the others what that renaming does on the driver's.
     Raises:
         InvalidConfig: Spark does not start.
+        WorkflowError: Spark failed.
         InvalidRecords: as `step.preprocess` says.
     """
     with spark_session(master) as session:

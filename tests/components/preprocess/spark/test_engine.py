@@ -8,6 +8,7 @@ import re
 import shlex
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from components.errors import InvalidRecords
+from components.errors import InvalidRecords, WorkflowError
 from components.preprocess.chunks import CHUNK_BYTES
 from components.preprocess.columns import read_columns
 from components.preprocess.config import PreprocessConfig
@@ -192,6 +193,24 @@ def test_the_first_bad_row_is_the_one_named_and_nothing_is_left(session: Any, tm
         on_spark(session, tmp_path, good, bad, format="libsvm")
     assert str(caught.value).startswith(f"{bad}, line 20: '20:x' is not id:value")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bad", "good"]
+
+
+def test_what_fails_in_spark_is_one_line_with_its_reason_and_nothing_is_left(session: Any, tmp_path: Path) -> None:
+    from components.preprocess.spark.engine import on_spark
+
+    @contextmanager
+    def without_its_disk(work: Work) -> Iterator[Any]:
+        with on_spark(session, False, work) as engine:
+            shutil.rmtree(work.scratch)
+            yield engine
+
+    path, out = write_libsvm(tmp_path / "day", 40), tmp_path / "out"
+    with pytest.raises(WorkflowError) as caught:
+        preprocess(PreprocessConfig(format="libsvm"), [str(path)], out, tmp_path / "out.html", open_engine=without_its_disk)
+    said = f"Spark failed: FileNotFoundError: [Errno 2] No such file or directory: '{tmp_path}/.out.scratch."
+    assert str(caught.value).startswith(said)
+    assert "\n" not in str(caught.value)
+    assert [each.name for each in tmp_path.iterdir()] == ["day"]
 
 
 def test_a_compressed_file_that_ends_early_is_named_with_its_line(session: Any, tmp_path: Path) -> None:
