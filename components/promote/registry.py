@@ -11,6 +11,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from components.champion import version_folder
 from components.clients import sagemaker_client
+from components.errors import InvalidConfig
 from components.promote.model_store import Version
 from components.s3 import without_secrets
 
@@ -27,7 +28,7 @@ class Mirror:
 
 
 def mirror(store: str, version: Version, group: str, approval: Approval) -> Mirror:
-    """Make sure that a group of the registry has a package of this version. Never raises for what AWS answers: a promotion stands.
+    """Make sure that a group of the registry has a package of this version. AWS and its settings never raise: a promotion stands.
 
     Args:
         store: URI of the model store; the package names the model's files where they are in S3.
@@ -39,7 +40,7 @@ def mirror(store: str, version: Version, group: str, approval: Approval) -> Mirr
         if arn is None:
             arn = client.create_model_package(**package_request(store, version, group, approval))["ModelPackageArn"]
         return Mirror(group=group, arn=arn, problem="")
-    except (ClientError, BotoCoreError) as error:
+    except (ClientError, BotoCoreError, InvalidConfig) as error:
         return Mirror(group=group, arn="", problem=without_secrets(" ".join(str(error).split()))[:300])
 
 

@@ -194,7 +194,8 @@ def _mirrored(policy: Policy, storage: Storage, version: Version) -> Mirror | No
         return None
     result = mirror(storage.uri, version, policy.registry_group, policy.registry_approval)
     if result.problem:
-        retry = f"ctrflow models mirror {storage.uri} --name {version.name} --group {result.group}"
+        retry = f"ctrflow models mirror {storage.uri} --name {version.name} --version {version.version} --group {result.group}"
+        retry += " --approved" if policy.registry_approval == "Approved" else ""
         log.warning("version %d is in force, but not in %s (%s); retry: %s", version.version, result.group, result.problem, retry)
     return result
 

@@ -19,6 +19,7 @@ from components.model_files import model_digest, read_model
 from components.promote import step
 from components.promote.lineage import lineage
 from components.promote.model_store import read_versions
+from components.promote.policy import Policy
 from components.promote.step import PromoteConfig, Promotion, promote
 from components.storage import open_storage
 
@@ -174,6 +175,36 @@ def test_history_and_lineage_are_kept(any_place: Place, monkeypatch: pytest.Monk
     assert first.lineage.code.endswith("+c0ffee")
     assert second.lineage.job_arn == ""
     assert [rule.passed for rule in first.rules] == [True] * 15
+
+
+def test_a_promoted_model_arrives_in_the_registry_as_the_policy_says(
+    place: Place, s3: Any, s3_endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import boto3
+
+    monkeypatch.setenv("AWS_ENDPOINT_URL_SAGEMAKER", s3_endpoint)
+    policy = Policy(registry_group="clicks", registry_approval="Approved")
+    candidate = place.candidate("one")
+    first, again = place.promote(candidate, policy=policy), place.promote(candidate, policy=policy)
+    assert not place.promote(place.candidate("worse", auc=0.7), policy=policy).promoted
+    assert first.mirror is not None
+    assert (first.mirror.problem, again.mirror) == ("", first.mirror)
+    client = boto3.client("sagemaker", endpoint_url=s3_endpoint, region_name="us-east-1")
+    (package,) = client.list_model_packages(ModelPackageGroupName="clicks")["ModelPackageSummaryList"]
+    assert (package["ModelPackageArn"], package["ModelApprovalStatus"]) == (first.mirror.arn, "Approved")
+
+
+def test_a_registry_that_cannot_be_asked_leaves_the_promotion_and_says_how_to_try_again(
+    place: Place, s3: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.delenv("AWS_DEFAULT_REGION")
+    found = place.promote(place.candidate("one"), policy=Policy(registry_group="clicks", registry_approval="Approved"))
+    assert (found.promoted, found.version) == (True, 1)
+    assert check_champion(place.store, "deepfm") is not None
+    mirror = json.loads(place.out.read_text())["mirror"]
+    assert (mirror["arn"], "You must specify a region" in mirror["problem"]) == ("", True)
+    assert "not in model package group clicks: AWS settings" in place.report.read_text()
+    assert f"ctrflow models mirror {place.store} --name deepfm --version 1 --group clicks --approved" in caplog.text
 
 
 def test_a_training_json_that_is_none_is_an_error(place: Place) -> None:
