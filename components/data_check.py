@@ -7,8 +7,8 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.champion import check_champion, read_champion, version_folder
-from components.distributions import TrainingData, traffic_click_rate
+from components.champion import Champion, check_champion, version_folder
+from components.distributions import traffic_click_rate
 from components.documents import settings_of_text
 from components.drift import SHIFTED, Drift, drift_of
 from components.errors import InvalidConfig, InvalidRecords
@@ -56,23 +56,21 @@ def read_limits(text: str) -> DataLimits:
     return settings_of_text(DataLimits, text, "data_limits", '{"least_share": 0.5}')
 
 
-def champion_data(store: Path | str, name: str) -> tuple[int, TrainingData] | None:
-    """The champion's version and what it was trained on; None where there is no champion, or it was evaluated before that was kept.
+def champion_drift(dataset: Path, manifest: Manifest, store: Path | str, champion: Champion) -> Drift | None:
+    """How far a dataset is from what the champion was trained on; None where it was evaluated before that was kept.
 
     Raises:
-        NotPromotable: champion.json or its evaluation is damaged.
+        InvalidRecords: a shard is missing or damaged.
+        NotPromotable: the champion's evaluation is damaged.
     """
-    champion = read_champion(store, name)
-    if champion is None:
-        return None
     storage = open_storage(store)
-    file = f"{version_folder(name, champion.version)}/{EVALUATION_JSON}"
+    file = f"{version_folder(champion.name, champion.version)}/{EVALUATION_JSON}"
     place, found = f"{storage.uri}/{file}", storage.read(file)
     data = parse_evaluation(found.text, place).training_data if found else None
     if data is None:
         log.warning("%s: does not say what champion version %d was trained on; drift is not known", place, champion.version)
         return None
-    return champion.version, data
+    return drift_of(dataset, manifest, champion.version, data)
 
 
 def check_data(limits: DataLimits, dataset: Path, store: Path | str, name: str) -> Drift | None:
@@ -86,9 +84,8 @@ def check_data(limits: DataLimits, dataset: Path, store: Path | str, name: str) 
     """
     manifest = read_manifest(dataset)
     # A champion that is damaged is found before hours of training, not after them.
-    check_champion(store, name)
-    found = champion_data(store, name)
-    drift = drift_of(dataset, manifest, *found) if found else None
+    champion = check_champion(store, name)
+    drift = champion_drift(dataset, manifest, store, champion) if champion else None
     if problem := _broken(limits, manifest) or (_unlike(limits, drift) if drift else ""):
         stays = f"; champion version {drift.champion_version} stays" if drift else ""
         raise InvalidRecords(f"{dataset}: {problem}{stays}; look at the day's files, or change --data-limits")

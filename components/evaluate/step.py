@@ -9,9 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from components.champion import check_name, read_champion
-from components.data_check import champion_data
+from components.data_check import champion_drift
 from components.distributions import training_data
-from components.drift import drift_of
 from components.errors import InvalidConfig
 from components.evaluate.metrics import (
     calibration,
@@ -110,11 +109,10 @@ def evaluate(
     if rival and rival.feature_size < manifest.schema.feature_size:
         known = f"{rival.feature_size:,} of {manifest.schema.feature_size:,} features"
         found = replace(found, warnings=(*found.warnings, f"{rival.name} knows {known}; the others count as absent for it"))
-    against = champion_data(store, config.name) if store else None
     found = replace(
         found,
         training_data=training_data(dataset, manifest),
-        drift=drift_of(dataset, manifest, *against) if against else None,
+        drift=champion_drift(dataset, manifest, store, champion) if store and champion else None,
     )
     write_evaluation(out, found)
     write_report(report, evaluation_page(config.name, found, card))
