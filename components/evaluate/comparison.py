@@ -13,7 +13,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from components.evaluate.metrics import exact_auc, twice_below
+from components.evaluate.metrics import twice_below
 from components.evaluate.ranking import Counts, Ranking, Scores
 
 # Rows go into groups by their number in the split, and groups are drawn: up to so many rows each row by itself.
@@ -63,18 +63,19 @@ def auc_difference(ours: Ranking, theirs: Ranking, clicks: Pairs, others: Pairs,
     Source: DeLong, DeLong, Clarke-Pearson 1988; the variance is that of the rows' placement values, exact for ties, too.
     """
     positives, negatives = len(ours.positives), len(ours.negatives)
-    auc, champion = exact_auc(ours), exact_auc(theirs)
-    if auc is None or champion is None or min(positives, negatives) < 2:
+    if min(positives, negatives) < 2:
         return None
     spread = _Spread()
     for mine, other in clicks:
         spread.add(twice_below(ours.negatives, mine) - twice_below(theirs.negatives, other))
     variance = spread.variance() / (2 * negatives) ** 2 / positives
+    # Twice the two statistics of Mann and Whitney, one less the other.
+    value = spread.total / (2 * positives * negatives)
     spread = _Spread()
     for mine, other in others:
         spread.add(twice_below(ours.positives, mine) - twice_below(theirs.positives, other))
     variance += spread.variance() / (2 * positives) ** 2 / negatives
-    value, error = auc - champion, float(np.sqrt(variance))
+    error = float(np.sqrt(variance))
     half = NormalDist().inv_cdf(0.5 + confidence / 2) * error
     by_chance = NormalDist().cdf(-abs(value) / error) if error else (0.5 if value == 0.0 else 0.0)
     return Difference(value=value, low=value - half, high=value + half, p_value=by_chance)
@@ -107,17 +108,15 @@ class _Spread:
     """The variance of whole numbers below 2^32 either way, of any number of rows, from exact sums."""
 
     def __init__(self) -> None:
-        self._rows = self._sum = self._squares = 0
+        self._rows = self.total = self._squares = 0
 
     def add(self, numbers_B: Counts) -> None:
         high_B, low_B = numbers_B >> 16, numbers_B & 0xFFFF
         squares = (int((high_B * high_B).sum()) << 32) + (int((high_B * low_B).sum()) << 17) + int((low_B * low_B).sum())
-        self._rows, self._sum, self._squares = (
-            self._rows + len(numbers_B),
-            self._sum + int(numbers_B.sum()),
-            self._squares + squares,
-        )
+        self._rows += len(numbers_B)
+        self.total += int(numbers_B.sum())
+        self._squares += squares
 
     def variance(self) -> float:
         """With rows - 1 in the denominator."""
-        return (self._rows * self._squares - self._sum * self._sum) / (self._rows * (self._rows - 1))
+        return (self._rows * self._squares - self.total * self.total) / (self._rows * (self._rows - 1))

@@ -7,7 +7,7 @@ from pathlib import Path
 from components.champion import Champion, champion_copy
 from components.errors import InvalidConfig
 from components.evaluate.comparison import auc_difference, loss_difference
-from components.evaluate.metrics import exact_auc, measure
+from components.evaluate.metrics import measure
 from components.evaluate.ranking import Ranking
 from components.evaluate.scoring import CLASSES, ModelRows, Scored, Scoring, Task, numbers_in
 from components.evaluation import ChampionScore
@@ -80,10 +80,15 @@ def compare(
     tasks: Sequence[Task],
     scored: Scored,
     rankings: Sequence[Ranking],
+    ours: float | None,
     confidence: float,
     seed: int,
 ) -> ChampionScore:
-    """The champion's entry. One whose scores are no probabilities is reported, not refused: it is not on trial here."""
+    """The champion's entry. One whose scores are no probabilities is reported, not refused: it is not on trial here.
+
+    Args:
+        ours: AUC of the model on trial.
+    """
     place = len(work.models) - 1
     why_not = why_not or scored.problems[place] or ("" if rankings[place].rows else "0 rows in the validation split")
     if why_not:
@@ -97,7 +102,6 @@ def compare(
     clicks, others = (zip(numbers_in(work, tasks, 0, name), numbers_in(work, tasks, 1, name), strict=True) for name in CLASSES)
     auc = auc_difference(rankings[0], rankings[1], clicks, others, confidence)
     loss = loss_difference(scored.losses, confidence, seed)
-    ours = exact_auc(rankings[0])
     return replace(
         entry,
         auc_difference=None if ours is None or theirs.auc is None else ours - theirs.auc,

@@ -102,7 +102,7 @@ def evaluate(
         rankings = [ranking_of(work, tasks, place) for place in range(len(work.models))]
         found = _evaluation(scored, rankings, manifest, model_digest(model), config)
         if champion:
-            compared = compare(champion, why_not, work, tasks, scored, rankings, config.confidence, config.seed)
+            compared = compare(champion, why_not, work, tasks, scored, rankings, found.auc, config.confidence, config.seed)
             found = replace(found, champion=compared)
         if sliced and not scored.problems[0]:
             found = replace(found, slices=tuple(each for place in sliced for each in slices_of(work, tasks, place, fields[place])))
