@@ -84,7 +84,7 @@ def add_version(storage: Storage, version: Version, model: Path, evaluation: Pat
     Args:
         version: what is known of it; its number is chosen here.
     Raises:
-        InvalidRecords: a file is not as model.json lists it, so the model changed since it was read.
+        InvalidRecords, FileNotFoundError: a file is not as model.json lists it, so the model changed since it was read.
     """
     numbers = [int(folder) for folder in storage.folders(f"{version.name}/versions") if folder.isdecimal()]
     number = max([*numbers, version.version, 1])
@@ -93,7 +93,9 @@ def add_version(storage: Storage, version: Version, model: Path, evaluation: Pat
         if (found.model_digest, found.evaluation_digest) == (version.model_digest, version.evaluation_digest):
             return found
         number = max(number, last + 1)
-    files = [FileToSend(path=model / file.path, name=f"model/{file.path}", sha256=file.sha256) for file in read_model(model).files]
+    # Every file is held against its digest as it is copied.
+    listed = read_model(model, verify=False).files
+    files = [FileToSend(path=model / file.path, name=f"model/{file.path}", sha256=file.sha256) for file in listed]
     files.append(FileToSend(path=model / MODEL_JSON, name=f"model/{MODEL_JSON}", sha256=version.model_digest))
     files.append(FileToSend(path=evaluation, name="evaluation.json", sha256=version.evaluation_digest))
     while True:

@@ -169,7 +169,7 @@ def bring_into_force(
         standing = opened(storage, config.name, standing)
         try:
             version = add_version(storage, version, model, evaluation)
-        except InvalidRecords as error:
+        except (InvalidRecords, FileNotFoundError) as error:
             raise NotPromotable(f"{model}: could not be copied as it was evaluated ({error})") from error
         change = Change(
             version=version.version,

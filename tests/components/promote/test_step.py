@@ -378,6 +378,28 @@ def test_a_damaged_model_is_an_error_and_never_reaches_the_store(place: Place) -
     assert not place.out.exists()
 
 
+@pytest.mark.parametrize("change", ["another file", "no file", "another model"])
+def test_a_model_that_changes_after_it_was_read_never_reaches_the_store(
+    any_place: Place, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    (model, evaluation), other = any_place.candidate("one"), any_place.candidate("other")[0]
+    weights, real = model / "weights.npz", step.opened
+
+    def changes(*arguments: Any) -> Any:
+        if change == "no file":
+            weights.unlink()
+        else:
+            shutil.copy(other / ("weights.npz" if change == "another file" else "model.json"), model)
+        return real(*arguments)
+
+    monkeypatch.setattr(step, "opened", changes)
+    with pytest.raises(NotPromotable, match="one: could not be copied as it was evaluated"):
+        any_place.promote((model, evaluation))
+    assert read_champion(any_place.store, "deepfm") is None
+    assert read_versions(any_place.store, "deepfm") == ()
+    assert not any_place.out.exists()
+
+
 def test_workers_that_disagreed_are_not_promoted(place: Place) -> None:
     found = place.promote(place.candidate("one", ranks_agreed=False))
     assert not found.promoted
