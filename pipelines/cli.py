@@ -55,13 +55,22 @@ def limits_option(command: Command) -> Command:
     )(command)
 
 
+def policy_option(command: Command) -> Command:
+    return click.option(
+        "--policy", default="{}", metavar="JSON", help="what else it must prove: fields of components/promote/policy.py"
+    )(command)
+
+
 def check_options(**options: Any) -> None:
     """Refuse before the first step what a later one would refuse after hours of work."""
     from components.data_check import read_limits
     from components.plan import direct_plan
     from components.profile_utilization.step import ProfileConfig
+    from components.promote.policy import policy_of
     from components.promote.step import PromoteConfig
     from components.select_strategy.limits import limits_of
+    from components.select_strategy.step import SelectConfig
+    from components.storage import open_storage
 
     def of(*names: str) -> dict[str, Any]:
         return {name: options[name] for name in names}
@@ -70,9 +79,10 @@ def check_options(**options: Any) -> None:
     ProfileConfig(settings=settings, budget_s=options["profile_budget_s"])
     if options["strategy"]:
         direct_plan(options["strategy"], settings)
-    PromoteConfig(**of("name", "margin", "require_promotion"))
+    PromoteConfig(**of("name", "margin", "require_promotion"), policy=policy_of(options["policy"]))
+    open_storage(options["models"])
     read_limits(options["data_limits"])
-    limits_of(options["limits"])
+    SelectConfig(force=options["strategy"] or None, limits=limits_of(options["limits"]))
 
 
 @main.command()
@@ -258,7 +268,7 @@ def evaluate(
 @click.argument("store")
 @name_option
 @click.option("--margin", type=float, default=0.002, help="AUC that a model may lack to the champion")
-@click.option("--policy", default="{}", help="what else it must prove: JSON of the fields of components/promote/policy.py")
+@policy_option
 @click.option("--training", type=FILE, help="training.json of its training, for the lineage")
 @click.option("--dataset", type=FOLDER, help="the dataset that it was trained on, to compare the transform once more")
 @click.option("--require-promotion", is_flag=True, help="exit 1 when the gate stays shut")
@@ -339,13 +349,14 @@ def compile(out: Path) -> None:
 @limits_option
 @click.option("--limits", default="{}", metavar="JSON", help="what a plan may cost and take (components/select_strategy/limits.py)")
 @click.option("--margin", type=float, default=0.002, help="AUC that a model may lack to the champion")
+@policy_option
 @click.option("--require-promotion", is_flag=True, help="fail when the gate stays shut")
 @click.option("--pipeline", type=FILE, help="run this compiled YAML instead of compiling the installed code")
 @click.option("--runs", type=FOLDER, default=Path("runs"), help="where run folders go")
-@click.option("--models", type=FOLDER, default=Path("models"), help="the model store")
+@click.option("--models", type=FolderOrUri(), default="models", help="the model store, a folder or s3://bucket/folder")
 @click.option("--verbose", is_flag=True, help="print every line of every step")
 def run(
-    data: tuple[str, ...], sample_rows: int, runs: Path, models: Path, pipeline: Path | None, verbose: bool, **options: Any
+    data: tuple[str, ...], sample_rows: int, runs: Path, models: str, pipeline: Path | None, verbose: bool, **options: Any
 ) -> None:
     """Run the whole pipeline on this machine."""
     from components.preprocess.settings import settings_text
@@ -353,7 +364,7 @@ def run(
     from pipelines.retrain import retrain
 
     options["strategy"] = options["strategy"] or ""
-    check_options(**options)
+    check_options(models=models, **options)
     options["preprocessing"] = settings_text(preprocess_config(options))
     parameters = {name: value for name, value in options.items() if name in retrain.component_spec.inputs}
     # The run's own lines say what matters; what the endpoint logs is in the record.

@@ -54,7 +54,7 @@ def run_pipeline(
     data: Sequence[str],
     sample_rows: int,
     runs: Path,
-    models: Path,
+    models: str,
     pipeline: Path | None,
     verbose: bool,
     started: float,
@@ -62,7 +62,8 @@ def run_pipeline(
     """The exit code: 0, or 128 and the number of the signal that stopped the run.
 
     Args:
-        options: parameters of the pipeline by name. started: monotonic time of the command's start.
+        options: parameters of the pipeline by name. models: the store, a folder or s3://bucket/folder.
+        started: monotonic time of the command's start.
     Raises:
         WorkflowError: bad input, or a step failed.
     """
@@ -77,7 +78,7 @@ def run_pipeline(
         **options,
         "inputs": json.dumps(inputs),
         "jobs": job_settings(folder, TRAINING),
-        "store": str(models.absolute()),
+        "store": models if "://" in models else str(Path(models).absolute()),
     }
     record = RunRecord(runs.absolute(), run_id, parameters)
     console = RunConsole(verbose=verbose)

@@ -103,6 +103,8 @@ def test_training_goes_on_from_a_model_whose_vocabulary_has_grown_since(ctrflow:
         (("train", "dataset", "out", "--steps", "many"), "Invalid value for '--steps': 'many' is not a valid integer"),
         (("run", "--name", "a/b"), "name 'a/b': 1 to 63 letters"),
         (("run", "--margin", "3"), "margin 3.0: an AUC difference in 0..0.5 is expected"),
+        (("run", "--policy", '{"minimum_row": 5}'), "policy: 'minimum_row' is unknown; did you mean minimum_rows?"),
+        (("run", "--models", "gs://clicks/models"), "gs://clicks/models: a local folder or s3://bucket/folder is expected"),
         (("run", "--seed", "99999999999"), "seed 99999999999: must be in 0..4294967295"),
         (("run", "--strategy", "horovod", "--batch-size", "255"), "batch_size 255: must be a multiple of the 2 workers"),
         (("sample", "bad.tsv/clicks.tsv"), "a file is in the way"),

@@ -72,12 +72,15 @@ def test_one_line_a_step_then_a_table(first: tuple[Path, "subprocess.CompletedPr
 
 
 @OF_ONE_RUN
-def test_a_second_run_from_the_compiled_yaml_starts_from_and_meets_the_first_ones_champion(
-    first: tuple[Path, "subprocess.CompletedProcess[str]"], ctrflow: Run
+def test_a_second_run_from_the_compiled_yaml_starts_from_and_meets_the_first_ones_champion_in_s3(
+    first: tuple[Path, "subprocess.CompletedProcess[str]"], ctrflow: Run, s3: Any
 ) -> None:
     folder, _ = first
+    for path in (each for each in (folder / "models").rglob("*") if each.is_file() and not each.name.startswith(".")):
+        s3.upload_file(str(path), "clicks", path.relative_to(folder).as_posix())
     assert ctrflow("compile", "retrain.yaml", cwd=folder).returncode == 0
-    done = ctrflow("run", "--sample-rows", 20_000, *SHORT, "--warm-start", "--pipeline", "retrain.yaml", cwd=folder)
+    store = ("--models", "s3://clicks/models", "--margin", 0.5)
+    done = ctrflow("run", "--sample-rows", 20_000, *SHORT, *store, "--warm-start", "--pipeline", "retrain.yaml", cwd=folder)
     assert done.returncode == 0, done.stdout + done.stderr
     run, _ = newest(folder)
     evaluation = json.loads((run / "evaluate/evaluation").read_text())
@@ -90,6 +93,10 @@ def test_a_second_run_from_the_compiled_yaml_starts_from_and_meets_the_first_one
     kept = {"rows_kept": 200_052, "rows_new": 0, "champion_checksum": champion["parameter_checksum"]}
     assert json.loads((run / "train/training").read_text())["warm_start"] == kept
     assert "200052 rows kept, 0 new" in (run / "logs/train.log").read_text()
+    promotion = json.loads((run / "promote/promotion").read_text())
+    assert (promotion["promoted"], promotion["version"], promotion["champion_before"]) == (True, 2, 1), promotion["reason"]
+    assert json.load(s3.get_object(Bucket="clicks", Key="models/deepfm/champion.json")["Body"])["version"] == 2
+    assert not (folder / "models/deepfm/versions/2").exists()
 
 
 def test_a_table_becomes_a_model_that_scores_its_raw_rows_as_it_was_evaluated(ctrflow: Run, tmp_path: Path) -> None:
