@@ -2,9 +2,7 @@
 
 import logging
 import sys
-import time
 from collections.abc import Callable
-from dataclasses import fields
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
@@ -12,7 +10,6 @@ from typing import Any, TypeVar
 import click
 
 from components.errors import InvalidConfig
-from components.learning import Learning
 from components.plan import STRATEGIES
 from pipelines.commands import Commands
 from pipelines.dataset_commands import dataset
@@ -21,7 +18,9 @@ from pipelines.job_commands import jobs
 from pipelines.learning_options import model_options, model_settings
 from pipelines.limit_options import limit_options, limits_from
 from pipelines.local_jobs import local_jobs
-from pipelines.model_commands import models, name_option
+from pipelines.model_commands import models
+from pipelines.model_options import limits_option, name_option, policy_option, slices_option
+from pipelines.run_commands import compile, run
 from pipelines.sagemaker_options import FolderOrUri, preprocess_there, refuse_options_of_elsewhere, sagemaker_options
 from pipelines.source_options import preprocess_config, reading_options, source_options
 
@@ -38,51 +37,8 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
 
 
-main.add_command(dataset)
-main.add_command(instances)
-main.add_command(jobs)
-main.add_command(models)
-
-
-def slices_option(command: Command) -> Command:
-    words = "measure by the values of these fields, too; names, separated by commas"
-    return click.option("--slices", default="", metavar="FIELDS", help=words)(command)
-
-
-def limits_option(command: Command) -> Command:
-    return click.option(
-        "--data-limits", default="{}", metavar="JSON", help="what a day's rows must keep to (components/data_check.py)"
-    )(command)
-
-
-def policy_option(command: Command) -> Command:
-    return click.option(
-        "--policy", default="{}", metavar="JSON", help="what else it must prove: fields of components/promote/policy.py"
-    )(command)
-
-
-def check_options(**options: Any) -> None:
-    """Refuse before the first step what a later one would refuse after hours of work."""
-    from components.data_check import read_limits
-    from components.plan import direct_plan
-    from components.profile_utilization.step import ProfileConfig
-    from components.promote.policy import policy_of
-    from components.promote.step import PromoteConfig
-    from components.select_strategy.limits import limits_of
-    from components.select_strategy.step import SelectConfig
-    from components.storage import open_storage
-
-    def of(*names: str) -> dict[str, Any]:
-        return {name: options[name] for name in names}
-
-    settings = model_settings(**of("batch_size", *(item.name for item in fields(Learning))))
-    ProfileConfig(settings=settings, budget_s=options["profile_budget_s"])
-    if options["strategy"]:
-        direct_plan(options["strategy"], settings)
-    PromoteConfig(**of("name", "margin", "require_promotion"), policy=policy_of(options["policy"]))
-    open_storage(options["models"])
-    read_limits(options["data_limits"])
-    SelectConfig(force=options["strategy"] or None, limits=limits_of(options["limits"]))
+for command in (run, compile, dataset, instances, jobs, models):
+    main.add_command(command)
 
 
 @main.command()
@@ -321,65 +277,6 @@ def score(model: Path, inputs: tuple[str, ...], out: Path | None, **options: Any
         with atomic_text(out) as file:
             scored = score_rows(model, source, file)
     click.echo(f"{out}: {scored.rows:,} rows scored" + (f", {scored.skipped:,} skipped" if scored.skipped else ""))
-
-
-@main.command()
-@click.argument("out", type=FILE)
-def compile(out: Path) -> None:
-    """Compile the pipeline to OUT, KFP's YAML."""
-    from pipelines.compiled import compile_retrain
-
-    compile_retrain(out)
-    click.echo(f"{out}")
-
-
-@main.command()
-@click.option(
-    "--data", multiple=True, help="file, folder or glob, local or s3://; may be given several times; without it the built-in sample"
-)
-@click.option("--sample-rows", type=int, default=200_000, help="rows of the built-in sample")
-@source_options
-@model_options
-@click.option("--seed", type=int, default=1, help="of the shuffle, the split and the training")
-@click.option("--strategy", type=click.Choice(STRATEGIES), help="force one instead of climbing the ladder")
-@click.option("--warm-start/--no-warm-start", default=False, help="begin with the weights of the champion in the store")
-@click.option("--profile-budget-s", type=float, default=45.0, help="seconds for all probes of profile_utilization; 0 = 180")
-@name_option
-@slices_option
-@limits_option
-@click.option("--limits", default="{}", metavar="JSON", help="what a plan may cost and take (components/select_strategy/limits.py)")
-@click.option("--margin", type=float, default=0.002, help="AUC that a model may lack to the champion")
-@policy_option
-@click.option("--require-promotion", is_flag=True, help="fail when the gate stays shut")
-@click.option("--pipeline", type=FILE, help="run this compiled YAML instead of compiling the installed code")
-@click.option("--runs", type=FOLDER, default=Path("runs"), help="where run folders go")
-@click.option("--models", type=FolderOrUri(), default="models", help="the model store, a folder or s3://bucket/folder")
-@click.option("--verbose", is_flag=True, help="print every line of every step")
-def run(
-    data: tuple[str, ...], sample_rows: int, runs: Path, models: str, pipeline: Path | None, verbose: bool, **options: Any
-) -> None:
-    """Run the whole pipeline on this machine."""
-    from components.preprocess.settings import settings_text
-    from pipelines.local.command import run_pipeline
-    from pipelines.retrain import retrain
-
-    options["strategy"] = options["strategy"] or ""
-    check_options(models=models, **options)
-    options["preprocessing"] = settings_text(preprocess_config(options))
-    parameters = {name: value for name, value in options.items() if name in retrain.component_spec.inputs}
-    # The run's own lines say what matters; what the endpoint logs is in the record.
-    logging.getLogger().setLevel(logging.INFO if verbose else logging.WARNING)
-    code = run_pipeline(
-        parameters,
-        data=data,
-        sample_rows=sample_rows,
-        runs=runs,
-        models=models,
-        pipeline=pipeline,
-        verbose=verbose,
-        started=time.monotonic(),
-    )
-    sys.exit(code)
 
 
 if __name__ == "__main__":

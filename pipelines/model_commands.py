@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from components.errors import InvalidConfig, NotPromotable
+from pipelines.model_options import name_option
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -16,10 +17,6 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 @click.group()
 def models() -> None:
     """Look into a model store (a folder or s3://bucket/folder), roll back, export, mirror."""
-
-
-def name_option(command: Command) -> Command:
-    return click.option("--name", default="deepfm", help="the model's name in the store")(command)
 
 
 def json_option(command: Command) -> Command:

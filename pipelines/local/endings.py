@@ -28,6 +28,11 @@ def failed(reason: str) -> Ending:
     return Ending(status="Failed", secondary="Failed", reason=reason[:REASON_CHARACTERS])
 
 
+NO_CAPACITY = failed(
+    "CapacityError: Unable to provision requested ML compute capacity. Please retry using a different ML instance type."
+)
+
+
 def exit_text(host: Host, code: int, *, lacks: str = "") -> str:
     """How a host ended, for people; `lacks` is what it should have left and did not."""
     if code > 128 and code - 128 in set(signal.Signals):

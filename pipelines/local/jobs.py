@@ -11,15 +11,13 @@ What is particular to a kind is in training_jobs.py and processing_jobs.py.
 """
 
 import logging
-import os
 import queue
 import shutil
 import subprocess
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Set
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -27,34 +25,13 @@ from boto3.exceptions import Boto3Error
 from botocore.exceptions import BotoCoreError, ClientError
 
 from components.job_kinds import JobKind
-from pipelines.local.endings import COMPLETED, INTERRUPTED, STOPPED, TIMED_OUT, WAITED_TOO_LONG, Ending, failed
+from pipelines.local.endings import COMPLETED, INTERRUPTED, NO_CAPACITY, STOPPED, TIMED_OUT, WAITED_TOO_LONG, Ending, failed
 from pipelines.local.hosts import Host, Program, reserve_ports
+from pipelines.local.machines import Machines
 from pipelines.local.pipes import Feeder
 from pipelines.local.transfers import ChannelSource, channel_objects, stage_channel
 
 LOG = logging.getLogger(__name__)
-
-NO_CAPACITY = "CapacityError: Unable to provision requested ML compute capacity. Please retry using a different ML instance type."
-
-
-@dataclass(frozen=True, kw_only=True)
-class Machines:
-    """What hosts are made of here.
-
-    Attributes:
-        stop_grace_s: between SIGTERM and SIGKILL.
-        cpus_per_host: host n of a job has the CPUs n * cpus_per_host ..., round and round this machine's; 0: each has all of them.
-        lacking: instance types of which there are none.
-    """
-
-    stop_grace_s: float
-    cpus_per_host: int
-    lacking: Set[str]
-
-    def cpus(self, host: int) -> list[int]:
-        all_cpus = sorted(os.sched_getaffinity(0))
-        first = host * self.cpus_per_host
-        return sorted({all_cpus[cpu % len(all_cpus)] for cpu in range(first, first + self.cpus_per_host)})
 
 
 class Job(ABC):
@@ -211,7 +188,7 @@ class Job(ABC):
         """Said in the service's words."""
         if self.cluster(self.request).get("InstanceType") not in self._machines.lacking:
             return None
-        return failed(NO_CAPACITY)
+        return NO_CAPACITY
 
     def _replaced(self) -> Ending | None:
         """Other machines for those that were taken away."""

@@ -24,7 +24,8 @@ from components.job_kinds import TRAINING, JobKind
 from components.request_checks import Service, check_request, service_model
 from pipelines.local.faults import Faults
 from pipelines.local.job_logs import describe_log_streams, get_log_events
-from pipelines.local.jobs import Job, Machines
+from pipelines.local.jobs import Job
+from pipelines.local.machines import Machines
 from pipelines.local.processing_jobs import ProcessingJob
 from pipelines.local.server import Handler, Server, ServiceError
 from pipelines.local.training_jobs import TrainingJob

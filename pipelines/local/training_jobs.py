@@ -10,7 +10,8 @@ from typing import Any
 from components.job_kinds import TRAINING
 from pipelines.local.endings import Ending, exit_text
 from pipelines.local.hosts import Host, Program, host_name
-from pipelines.local.jobs import Job, Machines
+from pipelines.local.jobs import Job
+from pipelines.local.machines import Machines
 from pipelines.local.transfers import ChannelSource, restore_folder, upload_files, upload_tar
 
 # Of a spot second, what is billed; the service's own share changes with the market.
