@@ -16,6 +16,7 @@ def train(
     run_id: str,
     model: dsl.Output[dsl.Model],
     training: dsl.Output[dsl.Artifact],
+    metrics: dsl.Output[dsl.Metrics],
     report: dsl.Output[dsl.HTML],
 ) -> None:
     """One training job by the plan.
@@ -43,3 +44,5 @@ def train(
             where,
             champion=step.champion_to_start_from(store, name, Path(scratch)) if warm_start else None,
         )
+    for key, value in step.figures(Path(training.path)).items():
+        metrics.log_metric(key, value)

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -89,7 +90,9 @@ def train(
         card = _fetch_model(job, folder, digest)
         if problem := transform_problem(card, dataset):
             raise TrainingJobFailed(f"{job.name}: the model is not with its dataset's transform: {problem}; rebuild the image")
-    write_report(report, _page(chosen, job, result, card))
+    if problem := _resumption(job, int(document["resumed_at"])):
+        log.warning("%s: %s", job.name, problem)
+    write_report(report, _page(chosen, job, result, card, problem))
     write_json_atomic(out, {**document, "job": _billed(job, jobs.image), "plan": asdict(chosen)})
     return result
 
@@ -106,6 +109,29 @@ def _billed(job: FinishedJob, image: str) -> dict[str, Any]:
         "passed_over": list(job.passed_over),
         "log_link": job.log_link,
     }
+
+
+def figures(training: Path) -> dict[str, float]:
+    """What KFP shows of a training.json: finite numbers; those that are not known are left out."""
+    document = json.loads(training.read_text(encoding="utf-8"))
+    bill = document["job"]["bill"] or {}
+    known = {name: document[name] for name in ("examples_per_s", "train_s", "final_loss")}
+    known |= {name: bill.get(name) for name in ("billable_s", "instance_s", "usd", "interruptions")}
+    return {name: float(value) for name, value in known.items() if value is not None and math.isfinite(value)}
+
+
+def _resumption(job: FinishedJob, resumed_at: int) -> str:
+    """Whether a job that was interrupted went on where it had been; an empty text where it did, or was not interrupted."""
+    times = job.bill.interruptions if job.bill else 0
+    if not times:
+        return ""
+    # By the last of the program's own lines, of whichever attempt.
+    before = int(job.metrics.get("resumed_at_step", 0))
+    if resumed_at < before:
+        return f"resumed at step {resumed_at}, although it had resumed at step {before} before: checkpoints were lost"
+    if not resumed_at:
+        return f"interrupted {times} time(s), and began again at step 0: no checkpoint was left; lower checkpoint_steps"
+    return ""
 
 
 def _fetch_model(job: FinishedJob, folder: Path, data_digest: str) -> ModelCard:
@@ -125,11 +151,13 @@ def _fetch_model(job: FinishedJob, folder: Path, data_digest: str) -> ModelCard:
     return card
 
 
-def _page(plan: Plan, job: FinishedJob, result: TrainingResult, card: ModelCard) -> Page:
+def _page(plan: Plan, job: FinishedJob, result: TrainingResult, card: ModelCard, problem: str) -> Page:
     page = Page(
         "Training",
         f"{result.steps:,} steps in {result.train_s:,.1f} s, {result.examples_per_s:,.0f} examples/s: {plan.summary()}",
     )
+    if problem:
+        page.warning(problem)
     if result.losses:
         page.section("Loss")
         page.lines(

@@ -12,7 +12,7 @@ import pytest
 from components.errors import InvalidConfig, TrainingJobFailed
 from components.job_bills import Bill
 from components.promote.lineage import lineage
-from components.train.step import TrainStepConfig, _bill_rows, _billed, _fetch_model, champion_to_start_from
+from components.train.step import TrainStepConfig, _bill_rows, _billed, _fetch_model, _resumption, champion_to_start_from, figures
 from components.training_jobs import FinishedJob
 
 GRAPH = b"not a real graph, only bytes with a digest"
@@ -94,19 +94,58 @@ def test_without_a_champion_yet_there_is_no_warm_start_and_the_log_says_so(
     assert "no champion of deepfm" in caplog.text
 
 
+BILL = Bill(
+    instance_type="ml.c5.xlarge",
+    instance_count=2,
+    training_s=100.0,
+    billable_s=30.0,
+    instance_s=60.0,
+    usd=0.0034,
+    saving=0.7,
+    interruptions=1,
+)
+
+
+@pytest.mark.parametrize(
+    ("interruptions", "resumed_at", "before", "says"),
+    [
+        (0, 0, None, ""),
+        (1, 300, 300, ""),
+        (2, 600, 600, ""),
+        (1, 0, None, "began again at step 0: no checkpoint was left"),
+        (2, 0, 300, "resumed at step 0, although it had resumed at step 300 before"),
+    ],
+)
+def test_an_interrupted_job_that_did_not_go_on_where_it_was_is_told_of(
+    tmp_path: Path, interruptions: int, resumed_at: int, before: int | None, says: str
+) -> None:
+    metrics = {} if before is None else {"resumed_at_step": float(before)}
+    job = replace(job_with(tmp_path), bill=replace(BILL, interruptions=interruptions), metrics=metrics)
+    found = _resumption(job, resumed_at)
+    assert says in found
+    assert bool(found) is bool(says)
+
+
+@pytest.mark.parametrize(
+    ("bill", "loss", "shown"),
+    [
+        (BILL, 0.5, {"final_loss": 0.5, "billable_s": 30.0, "instance_s": 60.0, "usd": 0.0034, "interruptions": 1.0}),
+        (replace(BILL, usd=None), None, {"billable_s": 30.0, "instance_s": 60.0, "interruptions": 1.0}),
+        (None, float("nan"), {}),
+    ],
+)
+def test_kfp_gets_the_rate_and_the_bill_as_far_as_they_are_known(
+    tmp_path: Path, bill: Bill | None, loss: float | None, shown: dict[str, float]
+) -> None:
+    training, job = tmp_path / "training.json", replace(job_with(tmp_path), bill=bill)
+    document = {"examples_per_s": 1000.0, "train_s": 20.0, "final_loss": loss, "job": _billed(job, "image")}
+    training.write_text(json.dumps(document))
+    assert figures(training) == {"examples_per_s": 1000.0, "train_s": 20.0, **shown}
+
+
 def test_training_json_and_the_report_say_what_the_job_cost_and_what_it_ran(tmp_path: Path) -> None:
-    bill = Bill(
-        instance_type="ml.c5.xlarge",
-        instance_count=2,
-        training_s=100.0,
-        billable_s=30.0,
-        instance_s=60.0,
-        usd=0.0034,
-        saving=0.7,
-        interruptions=1,
-    )
     lacking = ("ml.c5.large: CapacityError",)
-    job = replace(job_with(tmp_path), bill=bill, passed_over=lacking, log_link="https://logs")
+    job = replace(job_with(tmp_path), bill=BILL, passed_over=lacking, log_link="https://logs")
     image = "registry/ctrflow/training@sha256:" + "9" * 64
     training = tmp_path / "training.json"
     training.write_text(json.dumps({"job": _billed(job, image), "plan": {}}))
