@@ -54,7 +54,8 @@ class HashFiles:
         for part, some in zip(found.tolist(), np.split(hashes, starts[1:]), strict=True):
             if part not in self._files:
                 self._files[part] = (self._folder / _name(self._split, part, self._shard)).open("wb")
-            some.tofile(self._files[part])
+            # Not by `tofile`, whose error does not say that a disk is full.
+            self._files[part].write(some.data)
 
 
 def repeated_rows(folder: Path, bits: int) -> int:

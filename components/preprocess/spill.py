@@ -188,9 +188,9 @@ def move_one(reader: SpillReader, counts: NDArray[np.int64], source: SplitName) 
         path.unlink()
     rows = np.concatenate(parts)
     chosen = slice(0, 1) if source == "train" else slice(len(rows) - 1, None)
-    rows[chosen].tofile(reader.folder / bucket_name(SPLITS[other], bucket, "moved"))
+    (reader.folder / bucket_name(SPLITS[other], bucket, "moved")).write_bytes(rows[chosen].data)
     rest = rows[1:] if source == "train" else rows[:-1]
     if len(rest):
-        rest.tofile(reader.folder / bucket_name(source, bucket, "rest"))
+        (reader.folder / bucket_name(source, bucket, "rest")).write_bytes(rest.data)
     counts[of, bucket] -= 1
     counts[other, bucket] += 1

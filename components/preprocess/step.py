@@ -4,6 +4,7 @@ The order of things, whatever does the work (engine.py): rows are parsed and che
 shards. No step holds all rows.
 """
 
+import errno
 import logging
 import platform
 import shutil
@@ -17,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from components.errors import InvalidConfig, InvalidRecords
+from components.errors import InvalidConfig, InvalidRecords, WorkflowError
 from components.images import VERSION
 from components.manifest import MANIFEST, SPLITS, HeldOut, Manifest, Split, SplitName, write_manifest
 from components.preprocess.bounds import MemoryPlan, memory_bound, processes_for
@@ -85,11 +86,20 @@ def write_splits(config: PreprocessConfig, work: Path, engine: Engine, counts: N
 
 @contextmanager
 def scratch_folder(out: Path) -> Iterator[Path]:
-    """A folder on the disk of the output that vanishes with the block."""
+    """A folder on the disk of the output that vanishes with the block.
+
+    Raises:
+        WorkflowError: the disk is full, which what writes to an open file does not say of which.
+    """
     parent = next(folder for folder in out.absolute().parents if folder.exists())
     folder = Path(tempfile.mkdtemp(dir=parent, prefix=f".{out.name}.scratch."))
     try:
         yield folder
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        where = error.filename or out
+        raise WorkflowError(f"{where}: {error.strerror}; free some space, or choose a folder on another disk") from error
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

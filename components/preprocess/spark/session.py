@@ -50,7 +50,8 @@ def spark_session(master: str) -> Iterator["SparkSession"]:
         os.environ.setdefault("SPARK_SCALA_VERSION", _SCALA[pyspark.__version__.partition(".")[0]])
     # What it logs, with tracebacks, is what it raises.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
-    builder = SparkSession.builder.appName("ctrflow preprocess")
+    # Spark's own bar stands on the line that says what failed; how far it is, progress.py says.
+    builder = SparkSession.builder.appName("ctrflow preprocess").config("spark.ui.showConsoleProgress", "false")
     try:
         session = (builder.master(master) if master else builder).getOrCreate()
     except FileNotFoundError as error:

@@ -7,13 +7,14 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
@@ -28,14 +29,17 @@ from components.preprocess.spark.progress import watched
 from components.preprocess.spark.session import spark_session
 from components.preprocess.step import preprocess
 from components.preprocess.tables import open_table
-from components.preprocess.worker import Work
-from components.records import Schema
+from components.preprocess.worker import ShardTask, Work
+from components.records import Schema, Shard
 
 pytestmark = [
     pytest.mark.xdist_group("spark"),  # one process has the session
     pytest.mark.skipif(importlib.util.find_spec("pyspark") is None, reason="pyspark is not installed: the extra spark"),
     pytest.mark.skipif(shutil.which("java") is None, reason="no java: Spark needs Java 17"),
 ]
+
+# The program of a worker of Spark's, one a host.
+EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 
 
 @pytest.fixture(scope="module")
@@ -211,6 +215,40 @@ def test_what_fails_in_spark_is_one_line_with_its_reason_and_nothing_is_left(ses
     assert str(caught.value).startswith(said)
     assert "\n" not in str(caught.value)
     assert [each.name for each in tmp_path.iterdir()] == ["day"]
+
+
+def test_a_host_that_is_lost_with_its_rows_changes_no_byte(session: Any, tmp_path: Path) -> None:
+    from components.preprocess.spark.engine import on_spark
+
+    lost: list[psutil.Process] = []
+
+    @contextmanager
+    def losing_a_host(work: Work) -> Iterator[Any]:
+        with on_spark(session, False, work) as engine:
+            write = engine.write
+
+            def write_on_the_others(tasks: Sequence[ShardTask]) -> Iterator[Shard]:
+                # All rows are parsed, and half of them are on this one's disk alone.
+                lost.append(next(each for each in psutil.Process().children(recursive=True) if EXECUTOR in each.cmdline()))
+                lost[0].kill()
+                return write(tasks)
+
+            engine.write = write_on_the_others
+            yield engine
+
+    path, settings = write_libsvm(tmp_path / "day", 10_000), {"format": "libsvm", "shards": 3}
+    assert path.stat().st_size > 2 * CHUNK_BYTES
+    preprocess(PreprocessConfig(**settings), [str(path)], tmp_path / "spark", tmp_path / "spark.html", open_engine=losing_a_host)
+    assert not psutil.wait_procs(lost, timeout=5)[1]
+    assert files(tmp_path / "spark") == on_one_machine(tmp_path, path, **settings)
+
+
+def test_a_full_disk_is_one_line_and_nothing_is_left(session: Any, tmp_path: Path, small_disk: Callable[[int], Path]) -> None:
+    path, disk = write_libsvm(tmp_path / "day", 3000), small_disk(256)
+    with pytest.raises(WorkflowError) as caught:
+        on_spark(session, disk, path, format="libsvm", shards=1)
+    assert str(caught.value).startswith("Spark failed: OSError: [Errno 28] No space left on device; nothing was written")
+    assert not list(disk.iterdir())
 
 
 def test_a_compressed_file_that_ends_early_is_named_with_its_line(session: Any, tmp_path: Path) -> None:
