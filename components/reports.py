@@ -10,6 +10,7 @@ All texts are escaped here; callers pass plain ones.
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
@@ -42,15 +43,30 @@ figcaption { font-weight: 600; }
 svg { width: 100%; max-width: 760px; height: auto; font: 12px system-ui, sans-serif; }
 svg text { fill: var(--ink); }
 svg .grid { stroke: var(--line); }
+a { color: inherit; }
 svg .diagonal { stroke: var(--soft); stroke-dasharray: 4 4; }
 """
 
 
-class Page:
-    """A page that grows downwards. `summary` is the one sentence a reader in a hurry needs."""
+@dataclass(frozen=True)
+class Link:
+    """A cell that leads to another page; `to` is relative to this one."""
 
-    def __init__(self, title: str, summary: str) -> None:
-        self._title = title
+    text: str
+    to: str
+
+    def html(self) -> str:
+        return f'<a href="{escape(self.to)}">{escape(self.text)}</a>'
+
+
+class Page:
+    """A page that grows downwards. `summary` is the one sentence a reader in a hurry needs.
+
+    `refresh_s` has a browser read the page again so often, for one that is still growing; 0: never.
+    """
+
+    def __init__(self, title: str, summary: str, *, refresh_s: int = 0) -> None:
+        self._title, self._refresh_s = title, refresh_s
         self._parts = [f"<h1>{escape(title)}</h1>", f'<p class="summary">{escape(summary)}</p>']
 
     def section(self, heading: str) -> None:
@@ -62,8 +78,16 @@ class Page:
     def warning(self, text: str) -> None:
         self._parts.append(f'<p class="warning" role="note"><strong>Warning:</strong> {escape(text)}</p>')
 
-    def table(self, headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """Cells are finished texts; a column whose every cell starts with a digit, or is empty or a dash, is set to the right.
+    def links(self, links: Sequence[Link]) -> None:
+        """One line of links."""
+        self._parts.append("<p>" + " · ".join(link.html() for link in links) + "</p>")
+
+    def figure(self, title: str, svg: str) -> None:
+        """A drawing of another module, which has escaped its texts."""
+        self._parts.append(_figure(title, svg))
+
+    def table(self, headers: Sequence[str], rows: Sequence[Sequence[str | Link]]) -> None:
+        """Cells are texts or links; a column whose every cell starts with a digit, or is empty or a dash, is set to the right.
 
         Raises:
             InvalidConfig: a row of another length than the headers.
@@ -73,9 +97,10 @@ class Page:
                 raise InvalidConfig(f"report table {list(headers)}: row {list(row)} has {len(row)} cells, not {len(headers)}")
         numeric = [bool(rows) and all(_is_number(row[column]) for row in rows) for column in range(len(headers))]
 
-        def line(cells: Sequence[str], tag: str) -> str:
+        def line(cells: Sequence[str | Link], tag: str) -> str:
             marks = (' class="number"' if right else "" for right in numeric)
-            return "<tr>" + "".join(f"<{tag}{mark}>{escape(c)}</{tag}>" for mark, c in zip(marks, cells, strict=True)) + "</tr>"
+            texts = (cell.html() if isinstance(cell, Link) else escape(cell) for cell in cells)
+            return "<tr>" + "".join(f"<{tag}{mark}>{text}</{tag}>" for mark, text in zip(marks, texts, strict=True)) + "</tr>"
 
         body = "\n".join(line(row, "td") for row in rows)
         self._parts.append(
@@ -111,10 +136,11 @@ class Page:
     def html(self) -> str:
         """The whole document."""
         body = "\n".join(self._parts)
+        refresh = f'<meta http-equiv="refresh" content="{self._refresh_s}">\n' if self._refresh_s else ""
         return (
             '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
             '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-            f"<title>{escape(self._title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n{body}\n</body>\n</html>\n"
+            f"{refresh}<title>{escape(self._title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n{body}\n</body>\n</html>\n"
         )
 
 
@@ -123,8 +149,8 @@ def write_report(path: Path, page: Page) -> None:
     write_text_atomic(path, page.html())
 
 
-def _is_number(cell: str) -> bool:
-    return cell.lstrip("+-−~ ")[:1].isdigit() or cell in ("", "-", "–", "—")
+def _is_number(cell: str | Link) -> bool:
+    return isinstance(cell, str) and (cell.lstrip("+-−~ ")[:1].isdigit() or cell in ("", "-", "–", "—"))
 
 
 def _figure(title: str, svg: str) -> str:

@@ -1,12 +1,16 @@
 """The record of a run: runs/<run id>/run.json, written as things happen, so that it tells the truth after a crash too."""
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
+import psutil
+
+from components.documents import read_json, settings_of
+from components.errors import InvalidConfig
 from components.storage import write_json_atomic
 
 State = Literal["running", "succeeded", "failed", "stopped"]
@@ -34,9 +38,15 @@ class Task:
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """The document run.json."""
+    """The document run.json.
+
+    `pid` and `pid_started` (seconds since 1970) are of the process that runs it, `schedule` of whoever began it; empty: a person.
+    """
 
     run_id: str
+    schedule: str = ""
+    pid: int = 0
+    pid_started: float = 0.0
     parameters: Mapping[str, object]
     state: State
     started: str
@@ -45,21 +55,74 @@ class Run:
     tasks: tuple[Task, ...] = field(default=())
 
 
+def process_is(pid: int, started: float) -> bool:
+    """Whether a process still is the one that began at that time: numbers of processes come again."""
+    try:
+        return pid > 0 and abs(psutil.Process(pid).create_time() - started) < 1.0
+    except psutil.Error:
+        return False
+
+
 def utc_now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-class RunRecord:
-    """A run's folder and its run.json, kept up to date."""
+def read_run(path: Path) -> Run:
+    """The record at `path`.
 
-    def __init__(self, runs: Path, run_id: str, parameters: Mapping[str, object]) -> None:
+    Raises:
+        InvalidConfig: missing, or no such record.
+    """
+    try:
+        document = read_json(path)
+    except FileNotFoundError:
+        raise InvalidConfig(f"{path}: no such file; ctrflow run writes one") from None
+    except ValueError as error:
+        raise InvalidConfig(f"{path}: not valid JSON ({error}); remove the run's folder, or restore the file") from error
+    if not isinstance(document, dict) or not isinstance(document.get("tasks"), list):
+        raise InvalidConfig(f"{path}: not the record of a run; remove the run's folder, or restore the file")
+    tasks = tuple(settings_of(Task, task, f"{path}: tasks") for task in document["tasks"])
+    return replace(settings_of(Run, {**document, "tasks": []}, str(path)), tasks=tasks)
+
+
+def is_interrupted(run: Run) -> bool:
+    """Whether a run that has no end has lost its process: it was killed, or the machine went down."""
+    return run.state == "running" and not process_is(run.pid, run.pid_started)
+
+
+class RunRecord:
+    """A run's folder and its run.json, kept up to date; `written` is told of every change, after it was written."""
+
+    def __init__(
+        self,
+        runs: Path,
+        run_id: str,
+        parameters: Mapping[str, object],
+        *,
+        schedule: str = "",
+        written: Callable[[Path, Run], object],
+    ) -> None:
+        self._written = written
         self.folder = runs / run_id
-        self.folder.mkdir(parents=True)
-        self.run = Run(run_id=run_id, parameters=parameters, state="running", started=utc_now())
+        try:
+            self.folder.mkdir(parents=True)
+        except FileExistsError:
+            raise InvalidConfig(f"run {run_id}: {self.folder} is there already; choose another --run-id, or leave it out") from None
+        me = psutil.Process()
+        self.run = Run(
+            run_id=run_id,
+            schedule=schedule,
+            pid=me.pid,
+            pid_started=me.create_time(),
+            parameters=parameters,
+            state="running",
+            started=utc_now(),
+        )
         self._write()
 
     def _write(self) -> None:
         write_json_atomic(self.folder / RUN, asdict(self.run))
+        self._written(self.folder, self.run)
 
     def put(self, task: Task) -> None:
         """Add a task, or replace the last one when it has the same name."""

@@ -1,6 +1,7 @@
 """`ctrflow run`: the sample or the user's data, the compiled pipeline, the run, and what is printed of it."""
 
 import json
+import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -14,6 +15,7 @@ from components.images import TRAINING
 from pipelines.compiled import compile_retrain
 from pipelines.console import RunConsole, summary
 from pipelines.local.run import LocalRun, job_settings
+from pipelines.run_page import PIPELINE, pipeline_edges, write_run_page
 from pipelines.runs import RunRecord, new_run_id
 from pipelines.sample import write_sample
 from pipelines.signals import Stopped
@@ -80,15 +82,18 @@ def run_pipeline(
         "jobs": job_settings(folder, TRAINING),
         "store": models if "://" in models else str(Path(models).absolute()),
     }
-    record = RunRecord(runs.absolute(), run_id, parameters)
+    record = RunRecord(runs.absolute(), run_id, parameters, written=write_run_page)
     console = RunConsole(verbose=verbose)
     try:
         with recorded(record):
             console.console.print(f"run {run_id} in {folder}", markup=False, soft_wrap=True)
+            ran = folder / PIPELINE
             if pipeline is None:
-                pipeline = folder / "pipeline.yaml"
-                compile_retrain(pipeline)
-            local = LocalRun(record, pipeline, parameters, console.listener())
+                compile_retrain(ran)
+            else:
+                pipeline_edges(pipeline)
+                shutil.copyfile(pipeline, ran)
+            local = LocalRun(record, ran, parameters, console.listener())
             local.run()
     except Stopped as stopped:
         console.stop()

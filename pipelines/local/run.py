@@ -2,6 +2,7 @@
 everything.
 
 <runs>/<run id>/run.json             parameters, every task's state, times and error; written as it happens
+                index.html           the same to look at (pipelines/run_page.py)
                 pipeline.yaml        what ran
                 <task>/<output>      the artifacts
                 logs/<task>.log      everything a task printed
@@ -27,6 +28,7 @@ from components.errors import WorkflowError
 from pipelines.local.figures import figures
 from pipelines.local.sagemaker import LocalSageMaker
 from pipelines.local.task_log import Event, events, message, reason
+from pipelines.run_page import task_folder
 from pipelines.runs import RunRecord, Task, utc_now
 
 LOCAL_ROLE = "arn:aws:iam::000000000000:role/ctrflow-local"
@@ -187,17 +189,14 @@ class LocalRun:
                 ended=utc_now(),
                 elapsed_s=now - self._began,
                 work_s=self._work[-1] - self._work[0] if len(self._work) > 1 else 0.0,
-                figures=figures(event.task, self._outputs(event.task)) if event.kind == "succeeded" else "",
+                figures=figures(event.task, task_folder(self._record.folder, event.task)) if event.kind == "succeeded" else "",
                 error=reason(self._lines) if event.kind == "failed" else "",
             )
+            name_report(task_folder(self._record.folder, event.task))
             self._record.put(task)
             self._listener.ended(task)
         else:
             self._listener.said(event.task, message(event.text))
-
-    def _outputs(self, task: str) -> Path:
-        """Where KFP put a task's outputs: below a folder of its own naming."""
-        return next(path for path in self._record.folder.glob(f"*/{task}") if path.is_dir())
 
     def _check_end(self, code: int) -> None:
         if code == 0:
@@ -210,15 +209,19 @@ class LocalRun:
         raise RunFailed(f"the pipeline failed: {why}; log: {self._logs / 'pipeline.log'}")
 
 
+def name_report(task: Path) -> None:
+    """Give the report among a task's outputs the suffix that browsers want."""
+    if (task / "report").is_file():
+        (task / "report").rename(task / "report.html")
+
+
 def gather_artifacts(folder: Path) -> None:
-    """Move KFP's <pipeline-time>/<task>/<output> to <task>/<output>, and give reports the suffix that browsers want."""
+    """Move KFP's <pipeline-time>/<task>/<output> to <task>/<output>, reports by the name that browsers want."""
     for made in [path.parent for path in folder.glob("*/preprocess") if path.is_dir()]:
         for task in list(made.iterdir()):
             if task.is_dir() and not (folder / task.name).exists():
                 task.rename(folder / task.name)
-                report = folder / task.name / "report"
-                if report.is_file():
-                    report.rename(report.with_suffix(".html"))
+                name_report(folder / task.name)
         if not any(made.iterdir()):
             made.rmdir()
 
