@@ -46,9 +46,13 @@ def is_count(token: bytes) -> bool:
 
 
 @lru_cache(_REMEMBERED)
+def _digits(count: bytes) -> int:
+    return len(count.removeprefix(b"-"))
+
+
 def _count(token: bytes) -> float:
     """The number of a count column, NaN where missing, infinite where it is none."""
-    if not is_count(token) or len(token) > _INT64_DIGITS:
+    if not is_count(token) or _digits(token) > _INT64_DIGITS:
         return np.inf
     return float(int(token)) if token else np.nan
 
@@ -153,7 +157,7 @@ class CriteoParser:
         for column, token in enumerate(islice(cells, self.labelled, self.labelled + COUNTS), start=1):
             if not is_count(token):
                 return "cell", f"column I{column}: {shown(token)} is not a whole number"
-            if len(token) > _INT64_DIGITS:
+            if _digits(token) > _INT64_DIGITS:
                 return "cell", f"column I{column}: {shown(token)} has more than {_INT64_DIGITS} digits"
         return None
 

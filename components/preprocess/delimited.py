@@ -42,6 +42,7 @@ from components.preprocess.raw_rows import (
 
 Separator = Literal[",", "\t", ";"]
 SEPARATORS: tuple[Separator, ...] = get_args(Separator)
+_BLANK_LINES = re.compile(rb"( *\r?\n)*")
 _NUMBER = re.compile(rb"[ \t]*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[ \t]*")
 # Where so few rows are left, one of which is wrong, halving them again costs more than reading them.
 _FEW_ROWS = 32
@@ -68,7 +69,8 @@ def end_of_records(data: bytes) -> int:
 
 
 def read_header(data: bytes, form: Delimited, place: str) -> tuple[tuple[str, ...], bytes]:
-    """Names of the columns, and the record that holds them with its line end (and byte order mark); none if names are declared.
+    """Names of the columns, and what stands before the first row: the record that holds them with its line end, and before it byte
+    order mark and blank lines; the mark alone if names are declared.
 
     Args:
         data: the beginning of a file with at least its first record.
@@ -78,18 +80,21 @@ def read_header(data: bytes, form: Delimited, place: str) -> tuple[tuple[str, ..
     mark = len(BYTE_ORDER_MARK) if data.startswith(BYTE_ORDER_MARK) else 0
     if form.names:
         return form.names, data[:mark]
-    ends = record_ends(np.frombuffer(data, np.uint8))
-    length = int(ends[0]) + 1 if len(ends) else len(data)
-    record = data[mark:length].removesuffix(b"\n").removesuffix(b"\r").replace(b"\r\n", b"\n")
+    blank = _BLANK_LINES.match(data, mark)
+    start = blank.end() if blank else mark
+    line = 1 + data.count(b"\n", 0, start)
+    ends = record_ends(np.frombuffer(data[start:], np.uint8))
+    length = start + int(ends[0]) + 1 if len(ends) else len(data)
+    record = data[start:length].removesuffix(b"\n").removesuffix(b"\r").replace(b"\r\n", b"\n")
     try:
         cells = [cell.decode() for cell in cells_of(record, form.separator.encode())]
     except UnicodeDecodeError as error:
-        raise InvalidRecords(f"{place}, line 1: the header is not UTF-8 ({shown(record)}); convert the file") from error
+        raise InvalidRecords(f"{place}, line {line}: the header is not UTF-8 ({shown(record)}); convert the file") from error
     except Refused as error:
-        raise InvalidRecords(f"{place}, line 1: {error.sentence}") from error
+        raise InvalidRecords(f"{place}, line {line}: {error.sentence}") from error
     others = [other for other in SEPARATORS if other != form.separator and len(cells) == 1 and other in cells[0]]
     if others:
-        raise InvalidRecords(f"{place}, line 1: one column in {shown(record)}; is the separator {others[0]!r}?")
+        raise InvalidRecords(f"{place}, line {line}: one column in {shown(record)}; is the separator {others[0]!r}?")
     return tuple(cells), data[:length]
 
 

@@ -20,6 +20,7 @@ _FILES = (
     (b"Obj\x01", "an Avro file"),
     (b"\x89HDF", "an HDF5 file"),
     (b"SQLite", "an SQLite file"),
+    (b"version https://git-lfs", "a pointer of Git LFS, fetch the file that it stands for"),
     (b"<", "an HTML or XML page, perhaps the error message of a download"),
     (b"{", "JSON"),
     (b"[", "JSON"),

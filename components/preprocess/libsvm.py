@@ -35,12 +35,12 @@ def parse_label(token: bytes, where: str) -> float:
 
 def parse_pair(pair: bytes, schema: Schema, where: str) -> tuple[int, float]:
     """Id (0-based) and value of one `id:value`; every failing reason is named."""
-    name, colon, text = pair.partition(b":")
+    name, _, text = pair.partition(b":")
     if name == b"qid":
         raise BadRow("pair", f"{where}: {shown(pair)} is a query id of LibSVM ranking data; click data have none, remove it")
     if len(parts := pair.split(b":")) == 3 and all(_NUMBER.fullmatch(part) for part in parts):
         raise BadRow("pair", f"{where}: {shown(pair)} looks like LibFFM (field:id:value); LibSVM is id:value")
-    if not (colon and _WHOLE.fullmatch(name) and _NUMBER.fullmatch(text)):
+    if not _is_pair(pair):
         raise BadRow("pair", f"{where}: {shown(pair)} is not id:value with a whole id and a number")
     # More digits than int() converts are outside any table, too.
     number = int(name) if len(name) < 30 else None
@@ -51,6 +51,11 @@ def parse_pair(pair: bytes, schema: Schema, where: str) -> tuple[int, float]:
         if not np.isfinite(np.float32(value)):
             raise BadRow("value", f"{where}: value in {shown(pair)} is not finite as float32")
     return number - schema.id_base, value
+
+
+def _is_pair(token: bytes) -> bool:
+    name, _, text = token.partition(b":")
+    return bool(_WHOLE.fullmatch(name) and _NUMBER.fullmatch(text))
 
 
 def id_range(schema: Schema) -> str:
@@ -199,17 +204,18 @@ def parse_libsvm(chunk: Chunk, schema: Schema, *, skip: bool) -> Parsed:
 
 
 def peek_pairs(path: Path) -> int:
-    """How many pairs the first row holds.
+    """How many pairs the first row holds that is made of pairs: one that is not tells its own fault where it is parsed, or skipped.
 
     Raises:
         InvalidRecords: no row, or a first row that is not LibSVM.
     """
     for lines in read_lines(path):
-        for number, text in without_comments(lines)[:1]:
-            where = f"{path}, line {number}"
-            pairs = len(text.split()) - 1
-            if pairs == 0:
+        rows = without_comments(lines)
+        for number, text in rows[:1]:
+            if len(text.split()) == 1:
                 found = other_kind(text) or "; every row needs as many, give --field-size"
-                raise InvalidRecords(f"{where}: 0 fields in {shown(text.strip())}{found}")
-            return pairs
+                raise InvalidRecords(f"{path}, line {number}: 0 fields in {shown(text.strip())}{found}")
+        widths = (len(pairs) for _, text in rows if (pairs := text.split()[1:]) and all(map(_is_pair, pairs)))
+        if rows:
+            return next(widths, len(rows[0][1].split()) - 1)
     raise InvalidRecords(f"{path}: no rows in it; remove the file or send it again")

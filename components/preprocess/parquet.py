@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from components.errors import InvalidRecords
+from components.preprocess.chunks import GZIP_MAGIC
 from components.preprocess.columns import Columns
 from components.preprocess.conform import check_types
 from components.preprocess.kinds import kind_of_file, shown
@@ -27,7 +28,7 @@ def parquet_schema(path: Path) -> pa.Schema:
         file.seek(max(size - 4, 0))
         tail = file.read(4)
     if not head.startswith(_MAGIC):
-        kind = kind_of_file(head)
+        kind = "gzip-compressed, decompress it first" if head.startswith(GZIP_MAGIC) else kind_of_file(head)
         looks = f"this looks like {kind}" if kind else f"it starts with {shown(head[:12])}"
         raise InvalidRecords(f"{path}: not a Parquet file; {looks}")
     if tail != _MAGIC or size < 12:

@@ -89,8 +89,8 @@ def test_a_row_that_lost_its_trailing_tabs_is_completed(tmp_path: Path) -> None:
 
 
 def test_counts_below_zero_keep_their_sign_and_zero_is_a_count(tmp_path: Path) -> None:
-    [cells] = read(written(tmp_path, row(counts=["-2", "0", "-0", "007", "9" * 18, *COUNTS[5:]])))
-    assert cells[1:6] == [-2.0, 0.0, 0.0, 7.0, 1e18]
+    [cells] = read(written(tmp_path, row(counts=["-2", "0", "-0", "007", "9" * 18, "-" + "9" * 18, *COUNTS[6:]])))
+    assert cells[1:7] == [-2.0, 0.0, 0.0, 7.0, 1e18, -1e18]
 
 
 def test_a_category_is_any_text(tmp_path: Path) -> None:
@@ -175,6 +175,7 @@ def test_wrong_rows_leave_the_others_as_they_are(tmp_path: Path) -> None:
             )
         ),
         (row(counts=replaced(COUNTS, 12, "9" * 19)), f"column I13: '{'9' * 19}' has more than 18 digits"),
+        (row(counts=replaced(COUNTS, 12, "-" + "9" * 19)), f"column I13: '-{'9' * 19}' has more than 18 digits"),
         (row(counts=replaced(COUNTS, 12, "9" * 9000)), f"column I13: '{'9' * 40}'... (9000 bytes) has more than 18 digits"),
     ],
 )

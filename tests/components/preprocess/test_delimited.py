@@ -204,6 +204,14 @@ def test_a_header_is_the_first_record() -> None:
     assert data[len(header) :] == b"1,2,3,4\r\n"
 
 
+@pytest.mark.parametrize("blank", [b"\n", b"\r\n \n", b"\xef\xbb\xbf\n\n"])
+def test_blank_lines_before_a_header_are_counted_and_no_header(blank: bytes) -> None:
+    names, header = read_header(blank + b"a,b\n1,2\n", Delimited(), "day1.csv")
+    assert (names, header) == (("a", "b"), blank + b"a,b\n")
+    with pytest.raises(InvalidRecords, match=f"^day1.csv, line {1 + blank.count(10)}: the header is not UTF-8"):
+        read_header(blank + b"a,\xff\n1,2\n", Delimited(), "day1.csv")
+
+
 def test_declared_names_stand_for_a_header() -> None:
     assert read_header(b"\xef\xbb\xbf1,2\n", Delimited(names=("a", "b")), "day1.csv") == (("a", "b"), b"\xef\xbb\xbf")
 

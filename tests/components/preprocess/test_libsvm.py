@@ -177,6 +177,11 @@ def test_the_width_is_taken_from_the_first_row(tmp_path: Path) -> None:
     assert peek_pairs(written(tmp_path, "# x\n\n1 1:1 2:1 # 3:1\n1 1:1\n")) == 2
 
 
+def test_the_width_is_not_taken_from_a_row_that_is_none(tmp_path: Path) -> None:
+    assert peek_pairs(written(tmp_path, "label id value weight\n1 1:1 x\n1 1:1 2:1\n0 1:1\n")) == 2
+    assert peek_pairs(written(tmp_path, "label id value weight\n1 1:1 x\n")) == 3
+
+
 @pytest.mark.parametrize(
     ("content", "reason"),
     [

@@ -74,6 +74,7 @@ def test_blanks_and_tabs_of_a_line_are_left_alone(tmp_path: Path) -> None:
         ("1 1:1\n".encode("utf-16"), ": not a text file of rows; this looks like UTF-16 text"),
         (gzip.compress(gzip.compress(TEXT)), ": not a text file of rows; this looks like gzip inside gzip"),
         (b"PAR1\x15\x04\x15", ": not a text file of rows; this looks like a Parquet file"),
+        (b"version https://git-lfs.github.com/spec/v1\n", ": not a text file of rows; this looks like a pointer of Git LFS, fetch"),
         (b"PK\x03\x04\x14\0", ": not a text file of rows; this looks like a zip archive"),
         (b"\x28\xb5\x2f\xfd\x24", ": not a text file of rows; this looks like zstd-compressed"),
         (b"<Error><Code>AccessDenied</Code></Error>", ": not a text file of rows; this looks like an HTML or XML page"),

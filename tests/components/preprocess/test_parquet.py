@@ -168,7 +168,7 @@ def test_a_file_of_another_kind_is_named(tmp_path: Path) -> None:
     path = tmp_path / "day1.parquet"
     for content, reason in [
         (b"a,b\n1,2\n", "it starts with 'a,b"),
-        (b"\x1f\x8b\x08\0", "this looks like gzip"),
+        (b"\x1f\x8b\x08\0", "this looks like gzip-compressed, decompress it first"),
         (b"", "it starts"),
     ]:
         path.write_bytes(content)
