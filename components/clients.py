@@ -16,6 +16,20 @@ def sagemaker_client() -> Any:
     return _client("sagemaker", os.environ.get("AWS_ENDPOINT_URL_SAGEMAKER"))
 
 
+def sns_client(region: str) -> Any:
+    """An SNS client of a topic's own region."""
+    try:
+        return boto3.Session(region_name=region).client("sns", endpoint_url=os.environ.get("AWS_ENDPOINT_URL_SNS"))
+    except (BotoCoreError, ValueError) as error:
+        raise InvalidConfig(f"AWS settings of this environment: {error}; correct AWS_* variables and ~/.aws/config") from error
+
+
+def use_region(region: str) -> None:
+    """Make a region the environment's, for this process; empty leaves it as it is."""
+    if region:
+        os.environ["AWS_DEFAULT_REGION"] = region
+
+
 def _client(service: str, endpoint: str | None) -> Any:
     local = endpoint is not None and not is_aws(endpoint)
     # Standard mode with 8 tries outlasts 13 s of throttling. An endpoint on this machine either answers or is gone.

@@ -7,7 +7,8 @@
     ├── JobFailed           a job at SageMaker was refused, or ended in any state but Completed
     │   ├── TrainingJobFailed
     │   └── ProcessingJobFailed
-    └── NotPromotable       a model or evaluation that must not reach the model store
+    ├── NotPromotable       a model or evaluation that must not reach the model store
+    └── RunNotSucceeded     a run of the pipeline failed or was stopped
 
 Every message is one line: what, where, and what to do. The command line prints it and exits 1; any other exception is a bug
 and keeps its traceback.
@@ -47,6 +48,10 @@ class ProcessingJobFailed(JobFailed):
 
 class NotPromotable(WorkflowError):
     """A model or its evaluation is incomplete, inconsistent or undecidable."""
+
+
+class RunNotSucceeded(WorkflowError):
+    """A run of the pipeline failed, was stopped, or could not be told of; the message says which."""
 
 
 def hint_for(name: str, known: Iterable[str]) -> str:

@@ -1,8 +1,10 @@
 """The command line: every verb a thin layer over a function."""
 
+import json
 import logging
 import sys
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
@@ -11,7 +13,7 @@ import click
 
 from components.errors import InvalidConfig
 from components.plan import STRATEGIES
-from pipelines.commands import Commands
+from pipelines.commands import Answer, Commands, wants_json
 from pipelines.dataset_commands import dataset
 from pipelines.instance_commands import instances
 from pipelines.job_commands import jobs
@@ -20,7 +22,8 @@ from pipelines.limit_options import limit_options, limits_from
 from pipelines.local_jobs import local_jobs
 from pipelines.model_commands import models
 from pipelines.model_options import limits_option, name_option, policy_option, slices_option
-from pipelines.run_commands import compile, run
+from pipelines.recipe_commands import compile, init
+from pipelines.run_commands import run
 from pipelines.sagemaker_options import FolderOrUri, preprocess_there, refuse_options_of_elsewhere, sagemaker_options
 from pipelines.source_options import preprocess_config, reading_options, source_options
 
@@ -37,20 +40,26 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
 
 
-for command in (run, compile, dataset, instances, jobs, models):
+for command in (init, run, compile, dataset, instances, jobs, models):
     main.add_command(command)
+
+
+def answer_of(text: str, written: Path) -> Answer:
+    """An answer whose document is one that the step has written."""
+    return Answer(text=text, document=json.loads(written.read_text(encoding="utf-8")))
 
 
 @main.command()
 @click.argument("out", type=FILE)
 @click.option("--rows", type=int, default=200_000)
 @click.option("--seed", type=int, default=1)
-def sample(out: Path, rows: int, seed: int) -> None:
+def sample(out: Path, rows: int, seed: int) -> Answer:
     """Write Criteo-shaped raw TSV of a planted model to OUT, and print the best AUC that any model can reach on it."""
     from pipelines.sample import write_sample
 
     made = write_sample(out, rows, seed)
-    click.echo(f"{out}: {made.rows:,} rows, {made.clicks / made.rows:.1%} clicks; no model can beat AUC {made.best_auc:.4f} on it")
+    said = f"{out}: {made.rows:,} rows, {made.clicks / made.rows:.1%} clicks; no model can beat AUC {made.best_auc:.4f} on it"
+    return Answer(text=said, document=asdict(made))
 
 
 @main.command()
@@ -61,14 +70,14 @@ def sample(out: Path, rows: int, seed: int) -> None:
 @click.option("--seed", type=int, default=0, help="of the shuffle and the split")
 @click.option("--engine", type=click.Choice(["processes", "spark"]), default="processes", help="what does the work")
 @click.option("--spark-master", default="local[*]", help="spark: its URL; hosts of a cluster must see inputs and OUT")
-def preprocess(inputs: tuple[str, ...], out: str, place: str, engine: str, spark_master: str, **options: Any) -> None:
+def preprocess(inputs: tuple[str, ...], out: str, place: str, engine: str, spark_master: str, **options: Any) -> Answer:
     """Turn raw click logs INPUTS (files, folders or globs, local or s3://) into the dataset OUT."""
     from components.preprocess import step
 
     config = preprocess_config(options)
     if place == "sagemaker":
-        click.echo(f"{out}: {preprocess_there(config, inputs, out, engine, options)}")
-        return
+        said = preprocess_there(config, inputs, out, engine, options)
+        return Answer(text=f"{out}: {said}", document={"dataset": out, "job": said})
     refuse_options_of_elsewhere(click.get_current_context())
     if "://" in out:
         raise InvalidConfig(f"{out}: datasets are written to folders of this machine; or say --on sagemaker")
@@ -80,7 +89,11 @@ def preprocess(inputs: tuple[str, ...], out: str, place: str, engine: str, spark
         manifest = preprocess_on_spark(config, inputs, folder, report, spark_master)
     else:
         manifest = step.preprocess(config, inputs, folder, report)
-    click.echo(f"{out}: {manifest.train.examples:,} rows to train, {manifest.validation.examples:,} to validate")
+    train, validation = manifest.train.examples, manifest.validation.examples
+    return Answer(
+        text=f"{out}: {train:,} rows to train, {validation:,} to validate",
+        document={"dataset": out, "train": train, "validation": validation, "warnings": list(manifest.warnings)},
+    )
 
 
 @main.command()
@@ -89,14 +102,14 @@ def preprocess(inputs: tuple[str, ...], out: str, place: str, engine: str, spark
 @model_options
 @click.option("--seed", type=int, default=1)
 @click.option("--budget-s", type=float, default=180.0, help="seconds for all probes")
-def profile(dataset: Path, out: Path, seed: int, budget_s: float, **settings: Any) -> None:
+def profile(dataset: Path, out: Path, seed: int, budget_s: float, **settings: Any) -> Answer:
     """Measure what bounds training on DATASET; writes OUT/profile.json and OUT/report.html."""
     from components.profile_utilization import step
 
     config = step.ProfileConfig(settings=model_settings(seed=seed, **settings), budget_s=budget_s)
     with local_jobs() as jobs:
         step.profile_utilization(config, dataset, out / "profile.json", out / "report.html", jobs)
-    click.echo(f"{out / 'profile.json'}, {out / 'report.html'}")
+    return answer_of(f"{out / 'profile.json'}, {out / 'report.html'}", out / "profile.json")
 
 
 @main.command()
@@ -105,7 +118,7 @@ def profile(dataset: Path, out: Path, seed: int, budget_s: float, **settings: An
 @click.option("--dataset", type=FOLDER, help="the dataset that was profiled, if it was moved since")
 @click.option("--strategy", type=click.Choice(STRATEGIES), help="force one instead of climbing the ladder")
 @limit_options
-def select(profile: Path, out: Path, dataset: Path | None, strategy: Any, instances: Path | None, **limits: Any) -> None:
+def select(profile: Path, out: Path, dataset: Path | None, strategy: Any, instances: Path | None, **limits: Any) -> Answer:
     """Choose the plan from PROFILE (profile.json or its folder); writes OUT/plan.json and OUT/report.html."""
     from components.profile import read_profile
     from components.select_strategy import step
@@ -115,7 +128,7 @@ def select(profile: Path, out: Path, dataset: Path | None, strategy: Any, instan
     profiled = dataset or Path(read_profile(measured).dataset)
     with local_jobs() as jobs:
         plan = step.select_strategy(config, measured, profiled, out / "plan.json", out / "report.html", jobs)
-    click.echo(plan.summary())
+    return answer_of(plan.summary(), out / "plan.json")
 
 
 @main.command()
@@ -139,7 +152,7 @@ def train(
     steps: int | None,
     warm_start: Path | None,
     **settings: Any,
-) -> None:
+) -> Answer:
     """Train on DATASET; writes OUT/model, OUT/training.json and OUT/report.html."""
     from components.plan import direct_plan
     from components.train import step
@@ -165,7 +178,7 @@ def train(
             jobs,
             champion=warm_start,
         )
-    click.echo(f"{out / 'model'}: {result.examples:,} examples at {result.examples_per_s:,.0f}/s")
+    return answer_of(f"{out / 'model'}: {result.examples:,} examples at {result.examples_per_s:,.0f}/s", out / "training.json")
 
 
 @main.command()
@@ -173,19 +186,20 @@ def train(
 @click.argument("store")
 @name_option
 @limits_option
-def check(dataset: Path, store: str, name: str, data_limits: str) -> None:
+def check(dataset: Path, store: str, name: str, data_limits: str) -> Answer:
     """Refuse DATASET if no model should be trained on it, by what the champion in STORE was trained on."""
     from components.data_check import check_data, read_limits
 
     drift = check_data(read_limits(data_limits), dataset, store, name)
     if drift is None:
-        click.echo(f"{dataset}: fit to train on; there is no champion whose data to compare with")
-        return
+        text = f"{dataset}: fit to train on; there is no champion whose data to compare with"
+        return Answer(text=text, document={"dataset": str(dataset), "drift": None})
     new = drift.reason if drift.new_id_rate is None else f"{drift.new_id_rate:.2%} of the ids are new"
-    click.echo(
+    text = (
         f"{dataset}: fit to train on; {drift.rows:,} training rows, champion version {drift.champion_version} had "
         f"{drift.champion_rows:,}; {new}; {len(drift.shifted)} of {len(drift.fields)} fields have changed much"
     )
+    return Answer(text=text, document={"dataset": str(dataset), "drift": asdict(drift)})
 
 
 @main.command()
@@ -208,14 +222,14 @@ def evaluate(
     confidence: float,
     processes: int,
     name: str,
-) -> None:
+) -> Answer:
     """Score MODEL on the validation split of DATASET; writes OUT/evaluation.json and OUT/report.html."""
     from components.evaluate import step
 
     config = step.EvaluateConfig(name=name, slices=step.names_of(slices), confidence=confidence, processes=processes)
     found = step.evaluate(config, model, dataset, out / "evaluation.json", out / "report.html", store, champion_dataset)
     auc = f"AUC {found.auc:.6f}" if found.auc is not None else f"AUC undefined: {found.auc_reason}"
-    click.echo(f"{out / 'evaluation.json'}: {auc}, {found.rows:,} rows")
+    return answer_of(f"{out / 'evaluation.json'}: {auc}, {found.rows:,} rows", out / "evaluation.json")
 
 
 @main.command()
@@ -240,7 +254,7 @@ def promote(
     dataset: Path | None,
     require_promotion: bool,
     out: Path | None,
-) -> None:
+) -> Answer:
     """Let MODEL past the gate of EVALUATION (evaluation.json or its folder) into STORE, a folder or s3://bucket/folder."""
     from components.promote import step
     from components.promote.policy import policy_of
@@ -251,7 +265,7 @@ def promote(
     result = step.promote(
         config, model, measured, store, folder / "promotion.json", folder / "report.html", training=training, dataset=dataset
     )
-    click.echo(f"{'promoted' if result.promoted else 'not promoted'}: {result.reason}")
+    return answer_of(f"{'promoted' if result.promoted else 'not promoted'}: {result.reason}", folder / "promotion.json")
 
 
 @main.command()
@@ -259,7 +273,7 @@ def promote(
 @click.argument("inputs", nargs=-1, required=True)
 @click.option("--out", type=FILE, help="CSV of row and probability; without it they are printed")
 @reading_options
-def score(model: Path, inputs: tuple[str, ...], out: Path | None, **options: Any) -> None:
+def score(model: Path, inputs: tuple[str, ...], out: Path | None, **options: Any) -> Answer | None:
     """Score raw rows of INPUTS (files, folders or globs, local or s3://) by MODEL and the transform saved with it, in their order.
 
     Tables may have the label or not; rows of libsvm, libffm and of ids in tfrecord have one. It is passed over.
@@ -270,13 +284,16 @@ def score(model: Path, inputs: tuple[str, ...], out: Path | None, **options: Any
     with TemporaryDirectory(prefix="ctrflow-") as scratch:
         source = open_source(model, inputs, options, Path(scratch))
         if out is None:
+            if wants_json():
+                raise InvalidConfig("--json: say where the scores go, --out scores.csv; standard output is the document's then")
             score_rows(model, source, sys.stdout)
-            return
+            return None
         if out.resolve() in [path.resolve() for path in source.files]:
             raise InvalidConfig(f"--out {out}: is an input; name another file")
         with atomic_text(out) as file:
             scored = score_rows(model, source, file)
-    click.echo(f"{out}: {scored.rows:,} rows scored" + (f", {scored.skipped:,} skipped" if scored.skipped else ""))
+    said = f"{out}: {scored.rows:,} rows scored" + (f", {scored.skipped:,} skipped" if scored.skipped else "")
+    return Answer(text=said, document={"out": str(out), "rows": scored.rows, "skipped": scored.skipped})
 
 
 if __name__ == "__main__":

@@ -1,18 +1,86 @@
-"""The pipeline as KFP's YAML."""
+"""The pipeline as KFP's YAML, and as objects of Kubernetes."""
 
+import hashlib
+import json
 import tempfile
+import warnings
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from components.images import STEPS, TRAINING
 from components.storage import write_text_atomic
 
+if TYPE_CHECKING:
+    from pipelines.recipe import Recipe
 
-def compile_retrain(out: Path) -> None:
-    """Write the compiled pipeline, whole or not at all."""
+PIPELINE = "retrain"
+
+
+def compile_retrain(out: Path, recipe: "Recipe | None" = None) -> str:
+    """Write the compiled pipeline, whole or not at all, with a recipe's settings as its defaults; the digest of its text."""
+    text = _compiled(recipe, cluster_defaults(recipe) if recipe else {})
+    write_text_atomic(out, text)
+    return digest_of(text)
+
+
+def write_manifests(out: Path, recipe: "Recipe | None" = None, namespace: str = "") -> str:
+    """Write Pipeline and PipelineVersion, named after the digest of the pipeline's text, which is returned."""
+    from kfp.compiler.compiler_utils import KubernetesManifestOptions
+
+    defaults = cluster_defaults(recipe) if recipe else {}
+    digest = digest_of(_compiled(recipe, defaults))
+    options = KubernetesManifestOptions(
+        pipeline_name=PIPELINE,
+        pipeline_version_name=version_name(digest),
+        namespace=namespace or (recipe.cluster.namespace if recipe else "") or None,
+        include_pipeline_manifest=True,
+    )
+    write_text_atomic(out, _compiled(recipe, defaults, kubernetes_manifest_format=True, kubernetes_manifest_options=options))
+    return digest
+
+
+def digest_of(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def version_name(digest: str) -> str:
+    """The pipeline's version of that digest; equal code has equal names on every machine."""
+    return f"{PIPELINE}-{digest}"
+
+
+def cluster_parameters(recipe: "Recipe") -> dict[str, Any]:
+    """The parameters of a run on a cluster."""
+    where = recipe.cluster
+    jobs = {
+        "image": where.training_image or TRAINING,
+        "instance_type": where.sagemaker.instance_type,
+        "output_uri": where.sagemaker.output_uri,
+    }
+    return {
+        **recipe.parameters(),
+        "inputs": json.dumps(list(recipe.data)),
+        "jobs": json.dumps(jobs),
+        "store": where.store,
+        "role": where.sagemaker.role,
+        "region": where.sagemaker.region,
+    }
+
+
+def cluster_defaults(recipe: "Recipe") -> dict[str, Any]:
+    """Parameters that the recipe says; what it leaves open stays without a default, and must be given to a run."""
+    return {name: value for name, value in cluster_parameters(recipe).items() if value not in ("", "[]")}
+
+
+def _compiled(recipe: "Recipe | None", defaults: dict[str, Any], **format: Any) -> str:
+    """KFP's text for the pipeline. A warning is an error: it is about a graph that does not do what it says."""
     from kfp import compiler
 
     from pipelines.retrain import retrain
 
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("error")
         made = Path(folder) / "retrain.yaml"
-        compiler.Compiler().compile(retrain, str(made))
-        write_text_atomic(out, made.read_text(encoding="utf-8"))
+        compiler.Compiler().compile(retrain, str(made), pipeline_parameters=defaults, **format)
+        text = made.read_text(encoding="utf-8")
+    image = recipe.cluster.steps_image if recipe else ""
+    return text.replace(f"image: {STEPS}\n", f"image: {image}\n") if image else text

@@ -18,10 +18,10 @@ NO_TERMINAL_WIDTH = 150
 class RunConsole:
     """Prints a run as it goes. On a terminal the running step shows its time and last message; `verbose` prints every line."""
 
-    def __init__(self, *, verbose: bool) -> None:
-        terminal = Console(highlight=False)
+    def __init__(self, *, verbose: bool, stderr: bool = False) -> None:
+        terminal = Console(highlight=False, stderr=stderr)
         # A log file has no width to fit.
-        self.console = terminal if terminal.is_terminal else Console(highlight=False, width=NO_TERMINAL_WIDTH)
+        self.console = terminal if terminal.is_terminal else Console(highlight=False, stderr=stderr, width=NO_TERMINAL_WIDTH)
         self._verbose = verbose
         self._status = self.console.status("")
         self._began = 0.0

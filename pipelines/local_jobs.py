@@ -19,7 +19,7 @@ def local_jobs() -> Any:
 
     from components.images import TRAINING
     from components.job_settings import JobSettings
-    from pipelines.local.run import STOP_GRACE_S, job_settings
+    from pipelines.local.run import LOCAL_ROLE, STOP_GRACE_S, job_settings
     from pipelines.local.sagemaker import LocalSageMaker
     from pipelines.runs import new_run_id
 
@@ -28,4 +28,5 @@ def local_jobs() -> Any:
     with tempfile.TemporaryDirectory(prefix="ctrflow-jobs-") as folder:
         with LocalSageMaker(Path(folder), stop_grace_s=STOP_GRACE_S) as endpoint:
             os.environ["AWS_ENDPOINT_URL_SAGEMAKER"] = endpoint.url
-            yield JobSettings(**json.loads(job_settings(Path(folder), TRAINING)), run_id=new_run_id())
+            where = json.loads(job_settings(Path(folder), TRAINING))
+            yield JobSettings(**where, role_arn=LOCAL_ROLE, run_id=new_run_id())

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-STEPS = {"preprocess", "profile_utilization", "select_strategy", "train", "evaluate", "promote"}
+STEPS = {"preprocess", "profile_utilization", "select_strategy", "train", "evaluate", "promote", "finish"}
 SOURCES = sorted(path.relative_to(ROOT) for folder in ("components", "pipelines") for path in (ROOT / folder).rglob("*.py"))
 PROGRAM = Path("components/train/program")
 SPARK = Path("components/preprocess/spark")

@@ -12,16 +12,18 @@ def preprocess(
     store: str,
     name: str,
     data_limits: str,
+    run_date: str,
     dataset: dsl.Output[dsl.Dataset],
     report: dsl.Output[dsl.HTML],
 ) -> None:
     """Raw click logs into a dataset, which is refused if no model should be trained on it.
 
     Args:
-        inputs: a JSON list of paths, folders and globs.
+        inputs: a JSON list of paths, folders and globs, in which {date} is the run's date.
         settings: a JSON object of the fields of PreprocessConfig, see components/preprocess/settings.py.
         store, name: model store, and the name of the model whose champion's training data the rows are compared with.
         data_limits: a JSON object of the fields of DataLimits, see components/data_check.py.
+        run_date: YYYY-MM-DD; empty: today in UTC, see components/run_dates.py.
     """
     import json
     from pathlib import Path
@@ -29,7 +31,8 @@ def preprocess(
     from components.data_check import check_data, read_limits
     from components.preprocess.settings import read_settings
     from components.preprocess.step import preprocess as run
+    from components.run_dates import dated
 
     limits = read_limits(data_limits)
-    run(read_settings(settings), json.loads(inputs), Path(dataset.path), Path(report.path))
+    run(read_settings(settings), dated(json.loads(inputs), run_date), Path(dataset.path), Path(report.path))
     check_data(limits, Path(dataset.path), store, name)

@@ -31,6 +31,8 @@ def profile_utilization(
     seed: int,
     budget_s: float,
     jobs: str,
+    role: str,
+    region: str,
     run_id: str,
     profile: dsl.Output[dsl.Artifact],
     report: dsl.Output[dsl.HTML],
@@ -40,12 +42,14 @@ def profile_utilization(
     Args:
         model to seed: what is learned, see components.learning; `deep_layers` and `dropout` are numbers separated by commas.
         budget_s: for all probes; 0 = 180 s of a local run, 900 paid seconds on SageMaker.
-        jobs: JSON of the fields of JobSettings, without run_id.
+        jobs: JSON of the fields of JobSettings, without role_arn and run_id.
+        role, region: execution role and region of the jobs; no region: the environment's.
     """
     import json
     from pathlib import Path
     from typing import Any, cast
 
+    from components.clients import use_region
     from components.job_settings import JobSettings
     from components.plan import ModelSettings
     from components.profile_utilization import step
@@ -74,5 +78,6 @@ def profile_utilization(
         seed=seed,
     )
     config = step.ProfileConfig(settings=settings, budget_s=budget_s)
-    where = JobSettings(**json.loads(jobs), run_id=run_id)
+    use_region(region)
+    where = JobSettings(**json.loads(jobs), role_arn=role, run_id=run_id)
     step.profile_utilization(config, Path(dataset.path), Path(profile.path), Path(report.path), where)

@@ -12,6 +12,8 @@ def select_strategy(
     force: str,
     limits: str,
     jobs: str,
+    role: str,
+    region: str,
     run_id: str,
     plan: dsl.Output[dsl.Artifact],
     report: dsl.Output[dsl.HTML],
@@ -21,16 +23,19 @@ def select_strategy(
     Args:
         force: a strategy, or empty to let the ladder choose.
         limits: a JSON object of the fields of Limits; what is left out has its default.
-        jobs: JSON of the fields of JobSettings, without run_id.
+        jobs: JSON of the fields of JobSettings, without role_arn and run_id.
+        role, region: execution role and region of the jobs; no region: the environment's.
     """
     import json
     from pathlib import Path
     from typing import Any, cast
 
+    from components.clients import use_region
     from components.job_settings import JobSettings
     from components.select_strategy import step
     from components.select_strategy.limits import limits_of
 
-    where = JobSettings(**json.loads(jobs), run_id=run_id)
+    use_region(region)
+    where = JobSettings(**json.loads(jobs), role_arn=role, run_id=run_id)
     config = step.SelectConfig(force=cast(Any, force or None), limits=limits_of(limits))
     step.select_strategy(config, Path(profile.path), Path(dataset.path), Path(plan.path), Path(report.path), where)

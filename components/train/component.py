@@ -13,6 +13,8 @@ def train(
     name: str,
     warm_start: bool,
     jobs: str,
+    role: str,
+    region: str,
     run_id: str,
     model: dsl.Output[dsl.Model],
     training: dsl.Output[dsl.Artifact],
@@ -23,16 +25,19 @@ def train(
 
     Args:
         warm_start: begin with the weights of the champion of that name in the store, if there is one.
-        jobs: JSON of the fields of JobSettings, without run_id.
+        jobs: JSON of the fields of JobSettings, without role_arn and run_id.
+        role, region: execution role and region of the jobs; no region: the environment's.
     """
     import json
     from pathlib import Path
     from tempfile import TemporaryDirectory
 
+    from components.clients import use_region
     from components.job_settings import JobSettings
     from components.train import step
 
-    where = JobSettings(**json.loads(jobs), run_id=run_id)
+    use_region(region)
+    where = JobSettings(**json.loads(jobs), role_arn=role, run_id=run_id)
     with TemporaryDirectory(prefix="ctrflow-champion-") as scratch:
         step.train(
             step.TrainStepConfig(),

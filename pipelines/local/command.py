@@ -3,10 +3,9 @@
 import json
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -14,9 +13,10 @@ from components.errors import WorkflowError
 from components.images import TRAINING
 from pipelines.compiled import compile_retrain
 from pipelines.console import RunConsole, summary
-from pipelines.local.run import LocalRun, job_settings
+from pipelines.local.run import LOCAL_ROLE, LocalRun, job_settings
+from pipelines.recipe import Recipe
 from pipelines.run_page import PIPELINE, pipeline_edges, write_run_page
-from pipelines.runs import RunRecord, new_run_id
+from pipelines.runs import Run, RunRecord, new_run_id
 from pipelines.sample import write_sample
 from pipelines.signals import Stopped
 
@@ -51,39 +51,33 @@ def recorded(record: RunRecord) -> Iterator[None]:
 
 
 def run_pipeline(
-    options: Mapping[str, Any],
-    *,
-    data: Sequence[str],
-    sample_rows: int,
-    runs: Path,
-    models: str,
-    pipeline: Path | None,
-    verbose: bool,
-    started: float,
-) -> int:
-    """The exit code: 0, or 128 and the number of the signal that stopped the run.
+    recipe: Recipe, *, pipeline: Path | None, run_id: str, verbose: bool, as_json: bool, started: float
+) -> tuple[int, Run]:
+    """The exit code, which is 0, or 128 and the number of the signal that stopped the run; and the run's record.
 
     Args:
-        options: parameters of the pipeline by name. models: the store, a folder or s3://bucket/folder.
-        started: monotonic time of the command's start.
+        pipeline: a compiled YAML; None compiles the installed code. run_id: the run's name; empty: the time.
+        as_json: standard output is for a document. started: monotonic time of the command's start.
     Raises:
         WorkflowError: bad input, or a step failed.
     """
-    best_auc = None
-    inputs = [one if "://" in one else str(Path(one).absolute()) for one in data]
+    runs, best_auc = Path(recipe.runs).absolute(), None
+    models = recipe.models if "://" in recipe.models else str(Path(recipe.models).absolute())
+    inputs = [one if "://" in one else str(Path(one).absolute()) for one in recipe.data]
     if not inputs:
-        sample, best_auc = built_in_sample(runs, sample_rows)
-        inputs = [str(sample.absolute())]
-    run_id = new_run_id()
-    folder = runs.absolute() / run_id
+        sample, best_auc = built_in_sample(runs, recipe.sample_rows)
+        inputs = [str(sample)]
+    run_id = run_id or new_run_id()
+    folder = runs / run_id
     parameters = {
-        **options,
+        **recipe.parameters(),
         "inputs": json.dumps(inputs),
         "jobs": job_settings(folder, TRAINING),
-        "store": models if "://" in models else str(Path(models).absolute()),
+        "role": LOCAL_ROLE,
+        "store": models,
     }
-    record = RunRecord(runs.absolute(), run_id, parameters, written=write_run_page)
-    console = RunConsole(verbose=verbose)
+    record = RunRecord(runs, run_id, parameters, written=write_run_page)
+    console = RunConsole(verbose=verbose, stderr=as_json)
     try:
         with recorded(record):
             console.console.print(f"run {run_id} in {folder}", markup=False, soft_wrap=True)
@@ -99,9 +93,9 @@ def run_pipeline(
         console.stop()
         with suppress(OSError):  # a terminal that was closed takes no lines
             click.echo(f"ctrflow: stopped by {stopped}; everything that ran has ended; record: {folder / 'run.json'}", err=True)
-        return 128 + stopped.number
+        return 128 + stopped.number, record.run
     finally:
         console.stop()
     total_s = time.monotonic() - started
     console.console.print(summary(record.run, folder, total_s=total_s, endpoint_s=local.endpoint_s, best_auc=best_auc))
-    return 0
+    return 0, record.run

@@ -52,11 +52,10 @@ class Listener:
 
 
 def job_settings(folder: Path, image: str) -> str:
-    """Where training jobs of a local run go: JSON of JobSettings without run_id."""
+    """Where training jobs of a local run go: JSON of JobSettings without role_arn and run_id."""
     return json.dumps(
         {
             "image": image,
-            "role_arn": LOCAL_ROLE,
             "instance_type": LOCAL_INSTANCE,
             "output_uri": (folder / "jobs" / "output").resolve().as_uri(),
             "poll_s": LOCAL_POLL_S,
@@ -204,8 +203,9 @@ class LocalRun:
         why = f"KFP's process was killed by signal {-code} ({signal.Signals(-code).name})" if code < 0 else reason(self._lines)
         failed = [task for task in self._record.run.tasks if task.state != "succeeded"]
         if failed:
-            name, log = failed[-1].name, self._logs / f"{failed[-1].name}.log"
-            raise RunFailed(f"step {name} failed: {failed[-1].error or why}; log: {log}")
+            # The first: the exit handler fails after it, with it.
+            name, log = failed[0].name, self._logs / f"{failed[0].name}.log"
+            raise RunFailed(f"step {name} failed: {failed[0].error or why}; log: {log}")
         raise RunFailed(f"the pipeline failed: {why}; log: {self._logs / 'pipeline.log'}")
 
 

@@ -11,12 +11,14 @@ from components.preprocess.config import PreprocessConfig
 from components.preprocess.settings import read_settings
 from components.profile_utilization.component import profile_utilization
 from pipelines.cli import main
+from pipelines.recipe import Recipe
+from pipelines.recipe_options import recipe_of_command
 from pipelines.retrain import retrain
 from pipelines.source_options import preprocess_config
 
 SETTINGS = {item.name: item.default for item in fields(Learning)}
 # Of the run and not of a step.
-OF_THE_RUN = {"data", "sample_rows", "pipeline", "runs", "models", "verbose"}
+OF_THE_RUN = {"data", "sample_rows", "pipeline", "runs", "models", "verbose", "recipe", "overrides", "run_id", "json"}
 
 
 def source_settings(kind: Any = PreprocessConfig) -> Iterator[tuple[str, Any]]:
@@ -56,6 +58,14 @@ def test_an_option_that_is_not_given_leaves_a_setting_at_its_default() -> None:
 def test_every_option_of_a_run_reaches_a_step() -> None:
     known = {*OF_THE_RUN, *dict(source_settings()), *retrain.component_spec.inputs}
     assert {option.name for option in main.commands["run"].params} <= known
+
+
+def test_a_run_without_options_is_the_recipe_of_defaults_but_for_one_seed_and_a_short_time_for_probes() -> None:
+    context = main.commands["run"].make_context("run", [])
+    options = {name: value for name, value in context.params.items() if name not in ("recipe", "overrides")}
+    expected = Recipe(preprocessing=PreprocessConfig(format="criteo", seed=1), profile_budget_s=45.0)
+    with context:
+        assert recipe_of_command(None, (), options) == expected
 
 
 def test_every_setting_is_a_parameter_of_the_pipeline_with_the_same_default() -> None:

@@ -24,7 +24,7 @@ def test_nothing_is_installed_when_a_step_starts(text: str) -> None:
 
 
 def test_the_steps_follow_each_other_and_none_is_cached(text: str) -> None:
-    tasks = yaml.safe_load(text)["root"]["dag"]["tasks"]
+    tasks = next(yaml.safe_load_all(text))["components"]["comp-exit-handler-1"]["dag"]["tasks"]
     names = [step.replace("_", "-") for step in STEPS]
     assert sorted(tasks) == sorted(names)
     for before, after in pairwise(names):
@@ -33,13 +33,13 @@ def test_the_steps_follow_each_other_and_none_is_cached(text: str) -> None:
 
 
 def test_every_step_runs_in_the_one_versioned_image(text: str) -> None:
-    executors = yaml.safe_load(text)["deploymentSpec"]["executors"]
+    executors = next(yaml.safe_load_all(text))["deploymentSpec"]["executors"]
     assert {executor["container"]["image"] for executor in executors.values()} == {IMAGE}
     assert not IMAGE.endswith((":latest", "python-steps"))
 
 
 def test_parameters_are_plain_values(text: str) -> None:
-    parameters = yaml.safe_load(text)["root"]["inputDefinitions"]["parameters"]
+    parameters = next(yaml.safe_load_all(text))["root"]["inputDefinitions"]["parameters"]
     assert {parameter["parameterType"] for parameter in parameters.values()} <= {
         "STRING",
         "NUMBER_INTEGER",

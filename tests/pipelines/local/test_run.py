@@ -23,6 +23,7 @@ SHORT = (*MODEL, "--strategy", "single", "--profile-budget-s", "3")
 # Together on one worker of pytest-xdist: another would make the same run again.
 OF_ONE_RUN = pytest.mark.xdist_group("one-run")
 STEPS = ["preprocess", "profile-utilization", "select-strategy", "train", "evaluate", "promote"]
+TASKS = [*STEPS, "finish"]
 
 
 def newest(folder: Path) -> tuple[Path, dict[str, Any]]:
@@ -43,7 +44,7 @@ def test_raw_clicks_become_a_promoted_model(first: tuple[Path, "subprocess.Compl
     assert done.returncode == 0, done.stdout + done.stderr
     run, record = newest(folder)
     assert record["state"] == "succeeded"
-    assert [(task["name"], task["state"]) for task in record["tasks"]] == [(step, "succeeded") for step in STEPS]
+    assert [(task["name"], task["state"]) for task in record["tasks"]] == [(task, "succeeded") for task in TASKS]
     assert all((run / step / "report.html").is_file() and (run / "logs" / f"{step}.log").is_file() for step in STEPS)
     champion = json.loads((folder / "models/deepfm/champion.json").read_text())
     assert champion["version"] == 1
@@ -63,7 +64,7 @@ def test_the_race_was_run_with_real_ranks_and_servers(first: tuple[Path, "subpro
 def test_one_line_a_step_then_a_table(first: tuple[Path, "subprocess.CompletedProcess[str]"]) -> None:
     _, done = first
     lines = done.stdout.splitlines()
-    assert [line.split()[0] for line in lines[1:7]] == STEPS
+    assert [line.split()[0] for line in lines[1:8]] == TASKS
     assert "20,000 rows" in lines[1]
     for word in ("outside the steps' own work", "examples/s", "the best reachable is", "promoted", "report.html"):
         assert word in done.stdout
@@ -72,17 +73,22 @@ def test_one_line_a_step_then_a_table(first: tuple[Path, "subprocess.CompletedPr
 
 
 @OF_ONE_RUN
-def test_a_second_run_from_the_compiled_yaml_starts_from_and_meets_the_first_ones_champion_in_s3(
+def test_the_shipped_recipe_compiled_runs_here_and_starts_from_and_meets_the_first_ones_champion_in_s3(
     first: tuple[Path, "subprocess.CompletedProcess[str]"], ctrflow: Run, s3: Any
 ) -> None:
     folder, _ = first
     for path in (each for each in (folder / "models").rglob("*") if each.is_file() and not each.name.startswith(".")):
         s3.upload_file(str(path), "clicks", path.relative_to(folder).as_posix())
-    assert ctrflow("compile", "retrain.yaml", cwd=folder).returncode == 0
-    store = ("--models", "s3://clicks/models", "--margin", 0.5)
-    done = ctrflow("run", "--sample-rows", 20_000, *SHORT, *store, "--warm-start", "--pipeline", "retrain.yaml", cwd=folder)
+    assert ctrflow("init", cwd=folder).returncode == 0
+    assert ctrflow("compile", "retrain.yaml", "--recipe", "recipe.yaml", cwd=folder).returncode == 0
+    changes = [f"--set=learning.{change}" for change in ("embedding_size=8", "deep_layers=[16]", "batch_size=256")]
+    changes += ["--set=learning.learning_rate=0.01", "--set=strategy=single", "--set=profile_budget_s=3", "--set=warm_start=true"]
+    changes += ["--set=models=s3://clicks/models", "--set=margin=0.5"]
+    recipe = ("--recipe", "recipe.yaml", "--set", "sample_rows=20000", *changes)
+    done = ctrflow("run", *recipe, "--pipeline", "retrain.yaml", "--json", cwd=folder)
     assert done.returncode == 0, done.stdout + done.stderr
-    run, _ = newest(folder)
+    run, record = newest(folder)
+    assert json.loads(done.stdout) == record
     evaluation = json.loads((run / "evaluate/evaluation").read_text())
     assert evaluation["champion"]["version"] == 1
     assert evaluation["champion"]["auc"] > 0.6
