@@ -24,8 +24,11 @@ from pipelines.model_commands import models
 from pipelines.model_options import limits_option, name_option, policy_option, slices_option
 from pipelines.recipe_commands import compile, init
 from pipelines.run_commands import run
+from pipelines.runs_commands import runs
 from pipelines.sagemaker_options import FolderOrUri, preprocess_there, refuse_options_of_elsewhere, sagemaker_options
+from pipelines.schedule_commands import schedule
 from pipelines.source_options import preprocess_config, reading_options, source_options
+from pipelines.submit_commands import submit
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 FOLDER = click.Path(file_okay=False, path_type=Path)
@@ -40,7 +43,7 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
 
 
-for command in (init, run, compile, dataset, instances, jobs, models):
+for command in (init, run, compile, submit, runs, schedule, dataset, instances, jobs, models):
     main.add_command(command)
 
 

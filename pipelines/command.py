@@ -13,3 +13,7 @@ def main() -> None:
     except Stopped as stopped:
         sys.exit(128 + stopped.number)
     command_line()
+
+
+if __name__ == "__main__":
+    main()

@@ -16,9 +16,13 @@ if TYPE_CHECKING:
 PIPELINE = "retrain"
 
 
-def compile_retrain(out: Path, recipe: "Recipe | None" = None) -> str:
-    """Write the compiled pipeline, whole or not at all, with a recipe's settings as its defaults; the digest of its text."""
-    text = _compiled(recipe, cluster_defaults(recipe) if recipe else {})
+def compile_retrain(out: Path, recipe: "Recipe | None" = None, *, image: str = "") -> str:
+    """Write the compiled pipeline, whole or not at all, with a recipe's settings as its defaults; the digest of its text.
+
+    Args:
+        image: that steps run in; empty: the recipe's, or the name that this version has.
+    """
+    text = _compiled(image or _image(recipe), cluster_defaults(recipe) if recipe else {})
     write_text_atomic(out, text)
     return digest_of(text)
 
@@ -28,14 +32,15 @@ def write_manifests(out: Path, recipe: "Recipe | None" = None, namespace: str = 
     from kfp.compiler.compiler_utils import KubernetesManifestOptions
 
     defaults = cluster_defaults(recipe) if recipe else {}
-    digest = digest_of(_compiled(recipe, defaults))
+    digest = digest_of(_compiled(_image(recipe), defaults))
     options = KubernetesManifestOptions(
         pipeline_name=PIPELINE,
         pipeline_version_name=version_name(digest),
         namespace=namespace or (recipe.cluster.namespace if recipe else "") or None,
         include_pipeline_manifest=True,
     )
-    write_text_atomic(out, _compiled(recipe, defaults, kubernetes_manifest_format=True, kubernetes_manifest_options=options))
+    text = _compiled(_image(recipe), defaults, kubernetes_manifest_format=True, kubernetes_manifest_options=options)
+    write_text_atomic(out, text)
     return digest
 
 
@@ -71,7 +76,11 @@ def cluster_defaults(recipe: "Recipe") -> dict[str, Any]:
     return {name: value for name, value in cluster_parameters(recipe).items() if value not in ("", "[]")}
 
 
-def _compiled(recipe: "Recipe | None", defaults: dict[str, Any], **format: Any) -> str:
+def _image(recipe: "Recipe | None") -> str:
+    return recipe.cluster.steps_image if recipe else ""
+
+
+def _compiled(image: str, defaults: dict[str, Any], **format: Any) -> str:
     """KFP's text for the pipeline. A warning is an error: it is about a graph that does not do what it says."""
     from kfp import compiler
 
@@ -82,5 +91,4 @@ def _compiled(recipe: "Recipe | None", defaults: dict[str, Any], **format: Any) 
         made = Path(folder) / "retrain.yaml"
         compiler.Compiler().compile(retrain, str(made), pipeline_parameters=defaults, **format)
         text = made.read_text(encoding="utf-8")
-    image = recipe.cluster.steps_image if recipe else ""
     return text.replace(f"image: {STEPS}\n", f"image: {image}\n") if image else text

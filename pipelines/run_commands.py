@@ -40,10 +40,17 @@ from pipelines.source_options import source_options
 @click.option("--models", type=FolderOrUri(), default="models", help="the model store, a folder or s3://bucket/folder")
 @recipe_options
 @click.option("--pipeline", type=FILE, help="run this compiled YAML instead of compiling the installed code")
+@click.option("--schedule", default="", hidden=True, help="the schedule that began it")
 @click.option("--run-id", default="", help="the run's name, which no other run has had; default: the time")
 @click.option("--verbose", is_flag=True, help="print every line of every step")
 def run(
-    recipe: Path | None, overrides: tuple[str, ...], pipeline: Path | None, run_id: str, verbose: bool, **options: Any
+    recipe: Path | None,
+    overrides: tuple[str, ...],
+    pipeline: Path | None,
+    run_id: str,
+    schedule: str,
+    verbose: bool,
+    **options: Any,
 ) -> Answer:
     """Run the whole pipeline on this machine: as the options say, or as a recipe says."""
     from pipelines.local.command import run_pipeline
@@ -53,7 +60,7 @@ def run(
     # The run's own lines say what matters; what the endpoint logs is in the record.
     logging.getLogger().setLevel(logging.INFO if verbose else logging.WARNING)
     code, record = run_pipeline(
-        chosen, pipeline=pipeline, run_id=run_id, verbose=verbose, as_json=wants_json(), started=time.monotonic()
+        chosen, pipeline=pipeline, run_id=run_id, schedule=schedule, verbose=verbose, as_json=wants_json(), started=time.monotonic()
     )
     if code:
         sys.exit(code)

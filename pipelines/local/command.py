@@ -51,12 +51,13 @@ def recorded(record: RunRecord) -> Iterator[None]:
 
 
 def run_pipeline(
-    recipe: Recipe, *, pipeline: Path | None, run_id: str, verbose: bool, as_json: bool, started: float
+    recipe: Recipe, *, pipeline: Path | None, run_id: str, schedule: str, verbose: bool, as_json: bool, started: float
 ) -> tuple[int, Run]:
     """The exit code, which is 0, or 128 and the number of the signal that stopped the run; and the run's record.
 
     Args:
         pipeline: a compiled YAML; None compiles the installed code. run_id: the run's name; empty: the time.
+        schedule: the one that began it; empty: a person did.
         as_json: standard output is for a document. started: monotonic time of the command's start.
     Raises:
         WorkflowError: bad input, or a step failed.
@@ -76,7 +77,7 @@ def run_pipeline(
         "role": LOCAL_ROLE,
         "store": models,
     }
-    record = RunRecord(runs, run_id, parameters, written=write_run_page)
+    record = RunRecord(runs, run_id, parameters, schedule=schedule, written=write_run_page)
     console = RunConsole(verbose=verbose, stderr=as_json)
     try:
         with recorded(record):

@@ -18,7 +18,7 @@ from pipelines.source_options import preprocess_config
 
 SETTINGS = {item.name: item.default for item in fields(Learning)}
 # Of the run and not of a step.
-OF_THE_RUN = {"data", "sample_rows", "pipeline", "runs", "models", "verbose", "recipe", "overrides", "run_id", "json"}
+OF_THE_RUN = {"data", "sample_rows", "pipeline", "runs", "models", "verbose", "recipe", "overrides", "run_id", "schedule", "json"}
 
 
 def source_settings(kind: Any = PreprocessConfig) -> Iterator[tuple[str, Any]]:
@@ -62,7 +62,7 @@ def test_every_option_of_a_run_reaches_a_step() -> None:
 
 def test_a_run_without_options_is_the_recipe_of_defaults_but_for_one_seed_and_a_short_time_for_probes() -> None:
     context = main.commands["run"].make_context("run", [])
-    options = {name: value for name, value in context.params.items() if name not in ("recipe", "overrides")}
+    options = {name: value for name, value in context.params.items() if name not in ("recipe", "overrides", "run_id", "schedule")}
     expected = Recipe(preprocessing=PreprocessConfig(format="criteo", seed=1), profile_budget_s=45.0)
     with context:
         assert recipe_of_command(None, (), options) == expected
