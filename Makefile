@@ -7,7 +7,7 @@ FORMAT ?= criteo
 LATER = @echo "make $@: $(1)" >&2; exit 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run test spark check ui compile images bench bench-select clean
+.PHONY: help run test spark check ui compile images test-images bench bench-select clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -23,8 +23,8 @@ spark: .venv/.test ## install Spark (310 MB) for its tests and for ctrflow prepr
 	@command -v java > /dev/null || { echo "make spark: no java; install Java 17, such as openjdk-17-jre-headless of Debian" >&2; exit 1; }
 	@$(BIN)/pip install -q --disable-pip-version-check --no-build-isolation -c requirements.lock -c requirements-spark.lock -e '.[spark]' 2> .venv/pip.log || { cat .venv/pip.log >&2; exit 1; }
 
-check: .venv/.test ## lint, format check and strict types
-	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
+check: .venv/.test ## lint, format check, strict types, and hadolint on the images' Dockerfiles
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/hadolint images/*/Dockerfile
 
 compile: .venv/.base ## compile the pipeline to retrain.yaml
 	@$(BIN)/ctrflow compile retrain.yaml
@@ -32,8 +32,11 @@ compile: .venv/.base ## compile the pipeline to retrain.yaml
 ui: ## show runs and reports in the browser
 	$(call LATER,the UI comes with a later issue; meanwhile open the report.html files that a run lists at its end)
 
-images: ## build the container images
-	$(call LATER,the images come with a later issue; nothing was built)
+images: ## build the container images; the engine is started for it where none runs
+	@images/engine.sh images/build.sh steps training
+
+test-images: .venv/.test ## build the images and test them in containers: SageMaker's contract on one host and on two
+	@CTRFLOW_TEST_IMAGES=1 images/engine.sh sh -c 'images/build.sh steps training && $(BIN)/python -m pytest tests/images tests/components/train/program/test_image.py $(PYTEST_OPTIONS)'
 
 bench: .venv/.base ## measure: preprocess, step, input, models, methods, Horovod, parameter servers, large tables, peers (TORCH_PYTHON=...); half an hour
 	@for each in preprocess train_step input_pipeline models methods towers horovod_scaling parameter_servers table_size evaluate gate_power peers; do \

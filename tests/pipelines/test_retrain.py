@@ -1,5 +1,6 @@
 """The compiled pipeline: what a cluster gets."""
 
+import re
 from itertools import pairwise
 from pathlib import Path
 
@@ -36,6 +37,15 @@ def test_every_step_runs_in_the_one_versioned_image(text: str) -> None:
     executors = next(yaml.safe_load_all(text))["deploymentSpec"]["executors"]
     assert {executor["container"]["image"] for executor in executors.values()} == {IMAGE}
     assert not IMAGE.endswith((":latest", "python-steps"))
+
+
+def test_every_step_has_the_image_that_the_readme_says(text: str) -> None:
+    readme = (Path(__file__).parents[2] / "images" / "README.md").read_text()
+    table = dict(re.findall(r"^\| (\w+) \| `([^`]+)` \|", readme, re.MULTILINE))
+    executors = next(yaml.safe_load_all(text))["deploymentSpec"]["executors"]
+    images = {name.removeprefix("exec-").replace("-", "_"): executor["container"]["image"] for name, executor in executors.items()}
+    assert sorted(table) == sorted(STEPS)
+    assert {step: images[step].split(":")[0] for step in STEPS} == table
 
 
 def test_parameters_are_plain_values(text: str) -> None:
