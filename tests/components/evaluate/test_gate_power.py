@@ -35,8 +35,16 @@ def test_the_planted_models_have_the_aucs_that_they_should(gate_power: Any) -> N
 
 @pytest.mark.parametrize("margin", [0.0, 0.002, 0.01])
 def test_a_model_that_is_worse_by_the_margin_is_promoted_at_most_as_often_as_declared(gate_power: Any, margin: float) -> None:
-    worse = gate_power.Planted(rows=3_000, difference=-margin)
+    worse = gate_power.Planted(rows=3_000, clicks=0.3, difference=-margin)
     assert gate_power.promotions(worse, margin, EVALUATIONS, CONFIDENCE, seed=5) / EVALUATIONS <= MOST_FALSE
+
+
+def test_the_planted_probabilities_are_calibrated(gate_power: Any) -> None:
+    """Else the gate would refuse them for that, and its false promotions would be few for a wrong reason."""
+    labels, ours, _ = gate_power.Planted(rows=400_000, clicks=0.1).draw(np.random.default_rng(2))
+    for low, high in ((0.0, 0.05), (0.05, 0.1), (0.1, 0.2), (0.2, 1.0)):
+        rows = (ours >= low) & (ours < high)
+        assert ours[rows].mean() == pytest.approx(labels[rows].mean(), rel=0.05)
 
 
 def test_a_model_that_is_clearly_better_is_promoted(gate_power: Any) -> None:
