@@ -4,6 +4,7 @@ import hashlib
 import json
 import tempfile
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +17,13 @@ if TYPE_CHECKING:
 PIPELINE = "retrain"
 
 
-def compile_retrain(out: Path, recipe: "Recipe | None" = None, *, image: str = "") -> str:
+def compile_retrain(out: Path, recipe: "Recipe | None" = None, *, images: Mapping[str, str] | None = None) -> str:
     """Write the compiled pipeline, whole or not at all, with a recipe's settings as its defaults; the digest of its text.
 
     Args:
-        image: that steps run in; empty: the recipe's, or the name that this version has.
+        images: what images are called instead of the names that this version has; None: as the recipe says.
     """
-    text = _compiled(image or _image(recipe), cluster_defaults(recipe) if recipe else {})
+    text = _compiled(cluster_images(recipe) if images is None else images, cluster_defaults(recipe) if recipe else {})
     write_text_atomic(out, text)
     return digest_of(text)
 
@@ -32,14 +33,15 @@ def write_manifests(out: Path, recipe: "Recipe | None" = None, namespace: str = 
     from kfp.compiler.compiler_utils import KubernetesManifestOptions
 
     defaults = cluster_defaults(recipe) if recipe else {}
-    digest = digest_of(_compiled(_image(recipe), defaults))
+    images = cluster_images(recipe)
+    digest = digest_of(_compiled(images, defaults))
     options = KubernetesManifestOptions(
         pipeline_name=PIPELINE,
         pipeline_version_name=version_name(digest),
         namespace=namespace or (recipe.cluster.namespace if recipe else "") or None,
         include_pipeline_manifest=True,
     )
-    text = _compiled(_image(recipe), defaults, kubernetes_manifest_format=True, kubernetes_manifest_options=options)
+    text = _compiled(images, defaults, kubernetes_manifest_format=True, kubernetes_manifest_options=options)
     write_text_atomic(out, text)
     return digest
 
@@ -76,11 +78,14 @@ def cluster_defaults(recipe: "Recipe") -> dict[str, Any]:
     return {name: value for name, value in cluster_parameters(recipe).items() if value not in ("", "[]")}
 
 
-def _image(recipe: "Recipe | None") -> str:
-    return recipe.cluster.steps_image if recipe else ""
+def cluster_images(recipe: "Recipe | None") -> dict[str, str]:
+    """What a recipe calls the images, by the names that this version has."""
+    where = recipe.cluster if recipe else None
+    named = {STEPS: where.steps_image, TRAINING: where.training_image} if where else {}
+    return {name: image for name, image in named.items() if image}
 
 
-def _compiled(image: str, defaults: dict[str, Any], **format: Any) -> str:
+def _compiled(images: Mapping[str, str], defaults: dict[str, Any], **format: Any) -> str:
     """KFP's text for the pipeline. A warning is an error: it is about a graph that does not do what it says."""
     from kfp import compiler
 
@@ -91,4 +96,6 @@ def _compiled(image: str, defaults: dict[str, Any], **format: Any) -> str:
         made = Path(folder) / "retrain.yaml"
         compiler.Compiler().compile(retrain, str(made), pipeline_parameters=defaults, **format)
         text = made.read_text(encoding="utf-8")
-    return text.replace(f"image: {STEPS}\n", f"image: {image}\n") if image else text
+    for name, image in images.items():
+        text = text.replace(f"image: {name}\n", f"image: {image}\n")
+    return text

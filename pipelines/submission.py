@@ -13,7 +13,7 @@ import yaml
 
 from components.errors import InvalidConfig, RunNotSucceeded, hint_for
 from pipelines.cluster import ClusterError, KubeflowPipelines
-from pipelines.compiled import PIPELINE, cluster_parameters, compile_retrain, version_name
+from pipelines.compiled import PIPELINE, cluster_images, cluster_parameters, compile_retrain, version_name
 from pipelines.recipe import Recipe
 from pipelines.registry import check_exists
 
@@ -124,8 +124,8 @@ def send(recipe: Recipe, place: str, kubeflow: Callable[[], KubeflowPipelines]) 
 
 
 def compile_package(recipe: Recipe, out: Path) -> str:
-    """The pipeline as it is sent, and its digest: with the recipe's image, and no other setting of the recipe's in it."""
-    return compile_retrain(out, image=recipe.cluster.steps_image)
+    """The pipeline as it is sent, and its digest: with the recipe's images, and no other setting of the recipe's in it."""
+    return compile_retrain(out, images=cluster_images(recipe))
 
 
 def submit(recipe: Recipe, cluster: KubeflowPipelines, package: Package, now: datetime | None = None) -> Any:

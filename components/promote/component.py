@@ -2,10 +2,10 @@
 
 from kfp import dsl
 
-from components.images import STEPS
+from components.images import TRAINING
 
 
-@dsl.component(base_image=STEPS, install_kfp_package=False)
+@dsl.component(base_image=TRAINING, install_kfp_package=False)
 def promote(
     model: dsl.Input[dsl.Model],
     evaluation: dsl.Input[dsl.Artifact],

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from components.images import STEPS as IMAGE
+from components.images import STEPS as STEPS_IMAGE
+from components.images import TRAINING
 from pipelines.compiled import compile_retrain
 from pipelines.retrain import STEPS
 
@@ -33,18 +34,30 @@ def test_the_steps_follow_each_other_and_none_is_cached(text: str) -> None:
     assert not any(task["cachingOptions"].get("enableCache") for task in tasks.values())
 
 
-def test_every_step_runs_in_the_one_versioned_image(text: str) -> None:
+def images_of(text: str) -> dict[str, str]:
+    """By step."""
     executors = next(yaml.safe_load_all(text))["deploymentSpec"]["executors"]
-    assert {executor["container"]["image"] for executor in executors.values()} == {IMAGE}
-    assert not IMAGE.endswith((":latest", "python-steps"))
+    return {name.removeprefix("exec-").replace("-", "_"): executor["container"]["image"] for name, executor in executors.items()}
+
+
+def test_every_step_runs_in_a_versioned_image(text: str) -> None:
+    assert set(images_of(text).values()) == {STEPS_IMAGE, TRAINING}
+    assert all(re.search(r":\d+\.\d+\.\d+", image) for image in images_of(text).values())
+
+
+def test_a_recipe_names_both_images(tmp_path: Path) -> None:
+    out = tmp_path / "retrain.yaml"
+    compile_retrain(out, images={STEPS_IMAGE: "own/steps:1", TRAINING: "own/training:2"})
+    own = images_of(out.read_text())
+    assert (own["train"], own["evaluate"]) == ("own/steps:1", "own/training:2")
+    assert set(own.values()) == {"own/steps:1", "own/training:2"}
 
 
 def test_every_step_has_the_image_that_the_readme_says(text: str) -> None:
     readme = (Path(__file__).parents[2] / "images" / "README.md").read_text()
     table = dict(re.findall(r"^\| (\w+) \| `([^`]+)` \|", readme, re.MULTILINE))
-    executors = next(yaml.safe_load_all(text))["deploymentSpec"]["executors"]
-    images = {name.removeprefix("exec-").replace("-", "_"): executor["container"]["image"] for name, executor in executors.items()}
     assert sorted(table) == sorted(STEPS)
+    images = images_of(text)
     assert {step: images[step].split(":")[0] for step in STEPS} == table
 
 
