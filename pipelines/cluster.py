@@ -42,13 +42,14 @@ class KubeflowPipelines:
 
     def __init__(self, access: Access) -> None:
         self.namespace = access.namespace or None
-        self._where = access.host or os.environ.get("KF_PIPELINES_ENDPOINT", "") or "the cluster of the current context"
-        if not (access.host or os.environ.get("KF_PIPELINES_ENDPOINT") or IN_CLUSTER.exists() or _has_kubectl()):
+        host = access.host or os.environ.get("KF_PIPELINES_ENDPOINT", "")
+        self._where = host or "the cluster of the current context"
+        if not (host or IN_CLUSTER.exists() or _has_kubectl()):
             raise InvalidConfig(
                 "where Kubeflow Pipelines is: not said; set cluster.host in the recipe, --endpoint, or KF_PIPELINES_ENDPOINT"
             )
         with self._asking("to connect"):
-            self.client = _client(access)
+            self.client = _client(host, access)
 
     @contextmanager
     def _asking(self, what: str) -> Iterator[None]:
@@ -141,17 +142,23 @@ class KubeflowPipelines:
             self.client.delete_recurring_run(schedule)
 
 
-def _client(access: Access) -> Any:
+def _client(host: str, access: Access) -> Any:
     from kfp import client
 
     given = {"existing_token": access.existing_token, "cookies": access.cookies, "namespace": access.namespace}
     arguments: dict[str, Any] = {key: value for key, value in given.items() if value}
     token = os.environ.get("KF_PIPELINES_SA_TOKEN_PATH", PROJECTED)
-    if access.host and not access.existing_token and Path(token).is_file():
+    if host and not access.existing_token and Path(token).is_file():
         arguments["credentials"] = client.ServiceAccountTokenVolumeCredentials(path=token)
+
+    class Client(client.Client):  # type: ignore[misc]  # kfp has no types
+        def get_kfp_healthz(self, sleep_duration: int = 0) -> Any:
+            """Asked once at the start. KFP asks five times within 25 s, also where the answer is that the token is wrong."""
+            return self._healthz_api.healthz_service_get_healthz()
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # which servers it works with, at each start
-        return client.Client(host=access.host or None, **arguments)
+        return Client(host=host or None, **arguments)
 
 
 def _has_kubectl() -> bool:
