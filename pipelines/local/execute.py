@@ -11,6 +11,8 @@ import signal
 import sys
 from types import FrameType
 
+import yaml
+
 PR_SET_PDEATHSIG = 1
 
 
@@ -20,6 +22,18 @@ def end_group(number: int, frame: FrameType | None) -> None:
     os.killpg(0, signal.SIGTERM)
     signal.signal(signal.SIGALRM, lambda *_: os.killpg(0, signal.SIGKILL))
     signal.alarm(3)
+
+
+def without_retries(text: str) -> str:
+    """A compiled pipeline whose steps are tried once.
+
+    Retries are for pods that were lost, and wait minutes; here a step that failed would only find its failed job again.
+    """
+    spec, *platforms = yaml.safe_load_all(text)
+    for part in (spec["root"], *spec["components"].values()):
+        for task in part.get("dag", {}).get("tasks", {}).values():
+            task.pop("retryPolicy", None)
+    return yaml.safe_dump_all([spec, *platforms], sort_keys=False)
 
 
 def main() -> None:
@@ -34,7 +48,8 @@ def main() -> None:
     subprocess_task_handler.replace_python_executable = lambda command, interpreter: command
     os.environ["PATH"] = f"{os.path.dirname(sys.executable)}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
     local.init(local.SubprocessRunner(use_venv=False), pipeline_root=root)
-    retrain = components.load_component_from_file(pipeline)
+    with open(pipeline, encoding="utf-8") as file:
+        retrain = components.load_component_from_text(without_retries(file.read()))
     with open(parameters, encoding="utf-8") as file:
         retrain(**json.load(file))
 

@@ -62,7 +62,10 @@ def test_a_run_has_the_recipe_s_parameters_and_runs_what_was_uploaded(said: Said
     assert run["pipeline_version_reference"]["pipeline_version_id"] == version["pipeline_version_id"]
     assert version["display_name"] == document["version"]
     executors = version["pipeline_spec"]["deploymentSpec"]["executors"]
-    assert {each["container"]["image"] for each in executors.values()} == {f"example.com/ctrflow/python-steps@{DIGEST}"}
+    assert {each["container"]["image"] for each in executors.values()} == {
+        f"example.com/ctrflow/python-steps@{DIGEST}",
+        "example.com/ctrflow/python-training:0.1.0",
+    }
 
 
 def test_a_version_is_uploaded_when_the_pipeline_changed_and_not_when_the_recipe_did(said: Said, state: Any) -> None:
