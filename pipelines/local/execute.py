@@ -33,7 +33,8 @@ def without_retries(text: str) -> str:
     for part in (spec["root"], *spec["components"].values()):
         for task in part.get("dag", {}).get("tasks", {}).values():
             task.pop("retryPolicy", None)
-    return yaml.safe_dump_all([spec, *platforms], sort_keys=False)
+    once: str = yaml.safe_dump_all([spec, *platforms], sort_keys=False)
+    return once
 
 
 def main() -> None:
