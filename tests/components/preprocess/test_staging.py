@@ -155,6 +155,7 @@ def test_the_pipelines_step_takes_them_as_they_are(tmp_path: Path, s3: Any) -> N
         settings='{"format": "libsvm"}',
         store=str(tmp_path / "models"),
         name="deepfm",
+        run_date="",
         data_limits="{}",
         dataset=Artifact(tmp_path / "dataset"),
         report=Artifact(tmp_path / "report"),
