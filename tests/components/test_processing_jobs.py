@@ -159,7 +159,7 @@ def test_a_signal_to_the_operator_stops_the_job(
     with subprocess.Popen([sys.executable, str(operator)]) as process:
         eventually(lambda: (tmp_path / "jobs" / name / "algo-1" / "started").exists())
         process.send_signal(sent)
-        assert process.wait(10) == exit_code
+        assert process.wait(30) == exit_code
     assert status(client, name) in ("Stopping", "Stopped")  # it had asked before it left
     assert eventually(lambda: status(client, name) == "Stopped")
 

@@ -8,7 +8,7 @@ import re
 import shlex
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -217,6 +217,13 @@ def test_what_fails_in_spark_is_one_line_with_its_reason_and_nothing_is_left(ses
     assert [each.name for each in tmp_path.iterdir()] == ["day"]
 
 
+def command_line(process: psutil.Process) -> list[str]:
+    """None of a process that has just ended, as some beside the one that is looked for always may have."""
+    with suppress(psutil.NoSuchProcess):
+        return list(process.cmdline())
+    return []
+
+
 def test_a_host_that_is_lost_with_its_rows_changes_no_byte(session: Any, tmp_path: Path) -> None:
     from components.preprocess.spark.engine import on_spark
 
@@ -229,7 +236,7 @@ def test_a_host_that_is_lost_with_its_rows_changes_no_byte(session: Any, tmp_pat
 
             def write_on_the_others(tasks: Sequence[ShardTask]) -> Iterator[Shard]:
                 # All rows are parsed, and half of them are on this one's disk alone.
-                lost.append(next(each for each in psutil.Process().children(recursive=True) if EXECUTOR in each.cmdline()))
+                lost.append(next(each for each in psutil.Process().children(recursive=True) if EXECUTOR in command_line(each)))
                 lost[0].kill()
                 return write(tasks)
 
