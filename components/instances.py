@@ -7,8 +7,10 @@ there, is as the catalogue has it. A type that the catalogue lacks needs all of 
 import csv
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from components.errors import InvalidConfig, hint_for
@@ -80,6 +82,15 @@ def read_instances(path: Path | None = None, overrides: Path | None = None) -> t
                 row = _cells(known[row["name"]]) | {column: cell for column, cell in row.items() if cell}
             known[row["name"]] = _instance(row, place)
     return tuple(known.values())
+
+
+@contextmanager
+def instances_file(text: str) -> Iterator[Path | None]:
+    """A user's file again, whose text came as a parameter of a pipeline; None for an empty text."""
+    with TemporaryDirectory(prefix="ctrflow-instances-") as folder:
+        path = Path(folder) / "instances.csv"
+        path.write_text(text, encoding="utf-8")
+        yield path if text else None
 
 
 def write_overrides(path: Path, instances: Sequence[Instance], catalogue: Sequence[Instance]) -> None:

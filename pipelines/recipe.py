@@ -21,6 +21,7 @@ from components.champion import check_name
 from components.data_check import DataLimits
 from components.documents import settings_of
 from components.errors import InvalidConfig
+from components.instances import read_instances
 from components.learning import require
 from components.plan import STRATEGIES, ModelSettings, direct_plan
 from components.preprocess.config import PreprocessConfig
@@ -89,7 +90,7 @@ class Recipe:
         run_date: YYYY-MM-DD in place of the day, in UTC, on which a run begins.
         slices: fields by whose values evaluate measures the rows apart.
         data_limits: what training rows must keep to, or the run stops before training.
-        limits: what a plan may cost and take.
+        limits: what a plan may cost and take. instances: a CSV file of own prices and types, laid over the catalogue.
         policy: what a model must prove beside the margin.
         notify: whom the end of a run is told: https://... (a webhook) or arn:aws:sns:...; empty: nobody.
         runs: on this machine, the folder of runs. models: the model store of runs on this machine, a folder or s3://bucket/folder.
@@ -104,6 +105,7 @@ class Recipe:
     profile_budget_s: float = ProfileConfig.budget_s
     strategy: str = ""
     limits: Limits = field(default_factory=Limits)
+    instances: str = ""
     warm_start: bool = False
     slices: tuple[str, ...] = ()
     data_limits: DataLimits = field(default_factory=DataLimits)
@@ -124,7 +126,9 @@ class Recipe:
         if self.strategy:
             require(self.strategy in STRATEGIES, "strategy", self.strategy, f"choose one of {', '.join(STRATEGIES)}")
             direct_plan(self.strategy, self.learning)  # type: ignore[arg-type]  # it was just looked up
-        SelectConfig(force=self.strategy or None, limits=self.limits)  # type: ignore[arg-type]
+        own = Path(self.instances) if self.instances else None
+        SelectConfig(force=self.strategy or None, limits=self.limits, instances=own)  # type: ignore[arg-type]
+        read_instances(overrides=own)
         open_storage(self.models)
         told = self.notify.startswith(("https://", "http://", "arn:aws"))
         require(not self.notify or told, "notify", self.notify, "https://... or arn:aws:sns:... is expected")
@@ -141,12 +145,18 @@ class Recipe:
             "slices": as_parameter(self.slices),
             "data_limits": json.dumps(asdict(self.data_limits)),
             "limits": json.dumps(asdict(self.limits)),
+            "instances": self.instances_text(),
             "policy": json.dumps(asdict(self.policy)),
         }
 
+    def instances_text(self) -> str:
+        """The file of instances itself, which is not where the steps run."""
+        return Path(self.instances).read_text(encoding="utf-8") if self.instances else ""
+
     def digest(self) -> str:
         """Of everything that the recipe says, defaults too; comments and order do not count."""
-        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:12]
+        said = {**asdict(self), "instances": self.instances_text()}
+        return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def with_floats(settings: Settings) -> Settings:

@@ -53,6 +53,7 @@ def recipe_of_command(recipe: Path | None, overrides: tuple[str, ...], options: 
         preprocessing=preprocess_config(options),
         slices=names_of(options["slices"]),
         limits=limits_of(options["limits"]),
+        instances=str(options["instances"] or ""),
         policy=policy_of(options["policy"]),
         data_limits=read_limits(options["data_limits"]),
         learning=model_settings(**{name: options[name] for name in learned}),

@@ -97,6 +97,7 @@ def retrain(
     profile_budget_s: float = 0.0,
     strategy: str = "",
     limits: str = "{}",
+    instances: str = "",
     warm_start: bool = False,
     name: str = "deepfm",
     slices: str = "",
@@ -118,6 +119,7 @@ def retrain(
         warm_start: begin with the champion's weights, if there is one.
         slices: fields by whose values evaluate measures the rows apart, separated by commas.
         limits: a JSON object of what a plan may cost and take, the fields of components.select_strategy.limits.Limits.
+        instances: the text of a CSV file of own prices and types, laid over the catalogue; empty: none.
         strategy: single, horovod or parameter_server to force one; empty to let the ladder choose.
     """
     run_id = dsl.PIPELINE_JOB_ID_PLACEHOLDER
@@ -149,6 +151,7 @@ def retrain(
             epochs=epochs,
             seed=seed,
             budget_s=profile_budget_s,
+            instances=instances,
             jobs=jobs,
             role=role,
             region=region,
@@ -159,6 +162,7 @@ def retrain(
             dataset=data.outputs["dataset"],
             force=strategy,
             limits=limits,
+            instances=instances,
             jobs=jobs,
             role=role,
             region=region,

@@ -33,6 +33,7 @@ from pipelines.source_options import source_options
 @slices_option
 @limits_option
 @click.option("--limits", default="{}", metavar="JSON", help="what a plan may cost and take (components/select_strategy/limits.py)")
+@click.option("--instances", type=FILE, help="CSV of own prices and types")
 @click.option("--margin", type=float, default=0.002, help="AUC that a model may lack to the champion")
 @policy_option
 @click.option("--require-promotion", is_flag=True, help="fail when the gate stays shut")

@@ -25,14 +25,10 @@ def evaluate(
     from pathlib import Path
 
     from components.evaluate import step
+    from components.figures import log_figures
 
     config = step.EvaluateConfig(name=name, slices=step.names_of(slices))
     found = step.evaluate(config, Path(model.path), Path(dataset.path), Path(evaluation.path), Path(report.path), store)
-    # KFP takes finite numbers only; an undefined metric is left out.
-    for key in ("auc", "log_loss", "normalized_entropy", "average_precision", "calibration_ratio"):
-        if getattr(found, key) is not None:
-            metrics.log_metric(key, getattr(found, key))
-    if found.champion is not None and found.champion.auc_difference is not None:
-        metrics.log_metric("auc_difference_to_champion", found.champion.auc_difference)
+    log_figures(metrics, step.figures(found))
     if found.roc:
         classification.log_roc_curve([x for x, _ in found.roc], [y for _, y in found.roc], list(found.roc_thresholds))

@@ -120,6 +120,13 @@ def evaluate(
     return found
 
 
+def figures(found: Evaluation) -> dict[str, float | None]:
+    """What KFP shows of an evaluation; None is undefined."""
+    names = ("auc", "log_loss", "normalized_entropy", "average_precision", "calibration_ratio")
+    difference = found.champion.auc_difference if found.champion else None
+    return {**{name: getattr(found, name) for name in names}, "auc_difference_to_champion": difference}
+
+
 def _evaluation(scored: Scored, rankings: Sequence[Ranking], manifest: Manifest, digest: str, config: EvaluateConfig) -> Evaluation:
     """What is known of the model on trial without the champion. Scores that are no probabilities are null with the reason."""
     split = manifest.validation

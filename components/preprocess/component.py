@@ -14,6 +14,7 @@ def preprocess(
     data_limits: str,
     run_date: str,
     dataset: dsl.Output[dsl.Dataset],
+    metrics: dsl.Output[dsl.Metrics],
     report: dsl.Output[dsl.HTML],
 ) -> None:
     """Raw click logs into a dataset, which is refused if no model should be trained on it.
@@ -29,10 +30,13 @@ def preprocess(
     from pathlib import Path
 
     from components.data_check import check_data, read_limits
+    from components.figures import log_figures
     from components.preprocess.settings import read_settings
     from components.preprocess.step import preprocess as run
     from components.run_dates import dated
+    from components.summaries import figures
 
     limits = read_limits(data_limits)
-    run(read_settings(settings), dated(json.loads(inputs), run_date), Path(dataset.path), Path(report.path))
+    made = run(read_settings(settings), dated(json.loads(inputs), run_date), Path(dataset.path), Path(report.path))
+    log_figures(metrics, figures(made))
     check_data(limits, Path(dataset.path), store, name)

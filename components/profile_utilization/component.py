@@ -30,11 +30,13 @@ def profile_utilization(
     epochs: int,
     seed: int,
     budget_s: float,
+    instances: str,
     jobs: str,
     role: str,
     region: str,
     run_id: str,
     profile: dsl.Output[dsl.Artifact],
+    metrics: dsl.Output[dsl.Metrics],
     report: dsl.Output[dsl.HTML],
 ) -> None:
     """What bounds training on one host, by short real training jobs.
@@ -42,6 +44,7 @@ def profile_utilization(
     Args:
         model to seed: what is learned, see components.learning; `deep_layers` and `dropout` are numbers separated by commas.
         budget_s: for all probes; 0 = 180 s of a local run, 900 paid seconds on SageMaker.
+        instances: the text of a CSV file of own prices and types, see components/instances.py; empty: none.
         jobs: JSON of the fields of JobSettings, without role_arn and run_id.
         role, region: execution role and region of the jobs; no region: the environment's.
     """
@@ -50,6 +53,8 @@ def profile_utilization(
     from typing import Any, cast
 
     from components.clients import use_region
+    from components.figures import log_figures
+    from components.instances import instances_file
     from components.job_settings import JobSettings
     from components.plan import ModelSettings
     from components.profile_utilization import step
@@ -77,7 +82,9 @@ def profile_utilization(
         epochs=epochs,
         seed=seed,
     )
-    config = step.ProfileConfig(settings=settings, budget_s=budget_s)
     use_region(region)
     where = JobSettings(**json.loads(jobs), role_arn=role, run_id=run_id)
-    step.profile_utilization(config, Path(dataset.path), Path(profile.path), Path(report.path), where)
+    with instances_file(instances) as own:
+        config = step.ProfileConfig(settings=settings, budget_s=budget_s, instances=own)
+        found = step.profile_utilization(config, Path(dataset.path), Path(profile.path), Path(report.path), where)
+    log_figures(metrics, step.figures(found))

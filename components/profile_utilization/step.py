@@ -13,7 +13,7 @@ from components.job_settings import JobSettings
 from components.manifest import Manifest, manifest_digest, read_manifest
 from components.plan import ModelSettings, Plan, ProbeWish, Threads, direct_plan
 from components.probes import PRECISION, run_probes
-from components.profile import INPUT_HEADROOM, Probe, Profile, write_profile
+from components.profile import INPUT_HEADROOM, Probe, Profile, fastest, write_profile
 from components.profile_utilization.budget import LOCAL_S, PAID_S, Budget, cost, usd
 from components.profile_utilization.report import profile_page
 from components.profile_utilization.rules import findings
@@ -32,13 +32,14 @@ class ProfileConfig:
     """How long to look, in seconds. The three basic parts are always measured; the rest only while the budget lasts.
 
     budget_s 0: LOCAL_S of this machine's time, or PAID_S paid seconds where jobs are paid. A part is measured for probe_s, or less
-    when its rate is known within `precision`.
+    when its rate is known within `precision`. instances: a user's file of instance types, laid over the catalogue.
     """
 
     settings: ModelSettings = field(default_factory=ModelSettings)
     budget_s: float = 0.0
     probe_s: float = 2.0
     precision: float = PRECISION
+    instances: Path | None = None
 
     def __post_init__(self) -> None:
         if not self.probe_s > 0 or not (self.budget_s == 0 or self.budget_s >= self.probe_s):
@@ -85,7 +86,8 @@ def profile_utilization(config: ProfileConfig, dataset: Path, out: Path, report:
         TrainingJobFailed: a probe did not complete.
     """
     manifest, began = read_manifest(dataset), time.monotonic()
-    price = {one.name: one.usd_per_hour for one in read_instances()}.get(jobs.instance_type) if jobs.paid else None
+    prices = {one.name: one.usd_per_hour for one in read_instances(overrides=config.instances)}
+    price = prices.get(jobs.instance_type) if jobs.paid else None
     prober = Prober(config, dataset, jobs)
     expected_s = prober.budget.limit_s
     logger.info("probing will take at most %s", cost(expected_s, usd(expected_s, price)))
@@ -122,6 +124,19 @@ def profile_utilization(config: ProfileConfig, dataset: Path, out: Path, report:
     write_report(report, profile_page(profile, prober.left_out))
     write_profile(out, profile)
     return profile
+
+
+def figures(profile: Profile) -> dict[str, float | None]:
+    """What KFP shows of a profile: rates in examples/s of the fastest probe of each kind, and what probing took."""
+    training = fastest(profile.of_kind("both"))
+    return {
+        "training_examples_per_s": training.examples_per_s,
+        "input_alone_examples_per_s": fastest(profile.of_kind("input")).examples_per_s,
+        "compute_alone_examples_per_s": fastest(profile.of_kind("compute")).examples_per_s,
+        "utilization": training.utilization,
+        "cost_s": profile.cost_s,
+        "cost_usd": profile.cost_usd,
+    }
 
 
 def _measured(probes: list[Probe | None]) -> list[Probe]:

@@ -17,6 +17,7 @@ def promote(
     require_promotion: bool,
     run_id: str,
     promotion: dsl.Output[dsl.Artifact],
+    metrics: dsl.Output[dsl.Metrics],
     report: dsl.Output[dsl.HTML],
 ) -> None:
     """The gate; the model becomes the champion if it passes.
@@ -27,6 +28,7 @@ def promote(
     """
     from pathlib import Path
 
+    from components.figures import log_figures
     from components.promote import step
     from components.promote.policy import policy_of
 
@@ -34,4 +36,4 @@ def promote(
         name=name, margin=margin, policy=policy_of(policy), run_id=run_id, require_promotion=require_promotion
     )
     paths = Path(promotion.path), Path(report.path), Path(training.path)
-    step.promote(config, Path(model.path), Path(evaluation.path), store, *paths)
+    log_figures(metrics, step.figures(step.promote(config, Path(model.path), Path(evaluation.path), store, *paths)))

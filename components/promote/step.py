@@ -106,6 +106,12 @@ def promote(
     return promotion
 
 
+def figures(promotion: Promotion) -> dict[str, float | None]:
+    """What KFP shows of a promotion: `promoted` 1 or 0, the version in force before it and the model's own."""
+    rules = {"rules": len(promotion.rules), "rules_passed": sum(rule.passed for rule in promotion.rules)}
+    return {"promoted": promotion.promoted, "version": promotion.version, "champion_before": promotion.champion_before, **rules}
+
+
 def decide(config: PromoteConfig, candidate: Candidate, found: Evaluation, standing: Standing, origin: Lineage) -> Promotion:
     """The outcome of the rules in one sentence: that of the first rule that failed, or why the model may be the champion."""
     champion = standing.champion

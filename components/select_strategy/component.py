@@ -11,11 +11,13 @@ def select_strategy(
     dataset: dsl.Input[dsl.Dataset],
     force: str,
     limits: str,
+    instances: str,
     jobs: str,
     role: str,
     region: str,
     run_id: str,
     plan: dsl.Output[dsl.Artifact],
+    metrics: dsl.Output[dsl.Metrics],
     report: dsl.Output[dsl.HTML],
 ) -> None:
     """The ladder, and a race of the best candidates.
@@ -23,6 +25,7 @@ def select_strategy(
     Args:
         force: a strategy, or empty to let the ladder choose.
         limits: a JSON object of the fields of Limits; what is left out has its default.
+        instances: the text of a CSV file of own prices and types, see components/instances.py; empty: none.
         jobs: JSON of the fields of JobSettings, without role_arn and run_id.
         role, region: execution role and region of the jobs; no region: the environment's.
     """
@@ -31,11 +34,15 @@ def select_strategy(
     from typing import Any, cast
 
     from components.clients import use_region
+    from components.figures import log_figures
+    from components.instances import instances_file
     from components.job_settings import JobSettings
     from components.select_strategy import step
     from components.select_strategy.limits import limits_of
 
     use_region(region)
     where = JobSettings(**json.loads(jobs), role_arn=role, run_id=run_id)
-    config = step.SelectConfig(force=cast(Any, force or None), limits=limits_of(limits))
-    step.select_strategy(config, Path(profile.path), Path(dataset.path), Path(plan.path), Path(report.path), where)
+    with instances_file(instances) as own:
+        config = step.SelectConfig(force=cast(Any, force or None), limits=limits_of(limits), instances=own)
+        chosen = step.select_strategy(config, Path(profile.path), Path(dataset.path), Path(plan.path), Path(report.path), where)
+    log_figures(metrics, step.figures(chosen))

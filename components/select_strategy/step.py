@@ -76,6 +76,13 @@ def select_strategy(config: SelectConfig, profile: Path, dataset: Path, out: Pat
     return plan
 
 
+def figures(plan: Plan) -> dict[str, float | None]:
+    """What KFP shows of a plan: its size, its rate as the race measured it and as it is expected, and an epoch's cost."""
+    size = {name: float(getattr(plan, name)) for name in ("instance_count", "workers_per_host", "batch_size")}
+    expected = ("measured_examples_per_s", "predicted_examples_per_s", "epoch_s", "epoch_usd")
+    return {**size, **{name: getattr(plan, name) for name in expected}}
+
+
 def _race(
     runners: tuple[Candidate, ...], profile: Profile, config: SelectConfig, dataset: Path, jobs: JobSettings
 ) -> tuple[Measured, ...]:

@@ -33,6 +33,7 @@ def train(
     from tempfile import TemporaryDirectory
 
     from components.clients import use_region
+    from components.figures import log_figures
     from components.job_settings import JobSettings
     from components.train import step
 
@@ -49,5 +50,4 @@ def train(
             where,
             champion=step.champion_to_start_from(store, name, Path(scratch)) if warm_start else None,
         )
-    for key, value in step.figures(Path(training.path)).items():
-        metrics.log_metric(key, value)
+    log_figures(metrics, step.figures(Path(training.path)))

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import math
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -111,13 +110,12 @@ def _billed(job: FinishedJob, image: str) -> dict[str, Any]:
     }
 
 
-def figures(training: Path) -> dict[str, float]:
-    """What KFP shows of a training.json: finite numbers; those that are not known are left out."""
+def figures(training: Path) -> dict[str, float | None]:
+    """What KFP shows of a training.json."""
     document = json.loads(training.read_text(encoding="utf-8"))
     bill = document["job"]["bill"] or {}
-    known = {name: document[name] for name in ("examples_per_s", "train_s", "final_loss")}
-    known |= {name: bill.get(name) for name in ("billable_s", "instance_s", "usd", "interruptions")}
-    return {name: float(value) for name, value in known.items() if value is not None and math.isfinite(value)}
+    trained = {name: document[name] for name in ("examples_per_s", "train_s", "final_loss")}
+    return trained | {name: bill.get(name) for name in ("billable_s", "instance_s", "usd", "interruptions")}
 
 
 def _resumption(job: FinishedJob, resumed_at: int) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from components.errors import InvalidConfig
-from components.instances import COLUMNS, in_families, read_instances, write_overrides
+from components.instances import COLUMNS, in_families, instances_file, read_instances, write_overrides
 from components.request_checks import service_model
 
 HEADER = ",".join(COLUMNS)
@@ -136,3 +136,13 @@ def test_a_bad_file_is_named(tmp_path: Path, content: bytes, says: str) -> None:
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidConfig, match=r"own\.csv: no such file"):
         read_instances(overrides=tmp_path / "own.csv")
+
+
+def test_a_users_file_comes_to_a_step_as_its_text(tmp_path: Path) -> None:
+    text = "name,usd_per_hour,source,date\nml.c7i.4xlarge,0.5,a contract,2026-12\n"
+    with instances_file(text) as path:
+        assert {each.name: each.usd_per_hour for each in read_instances(overrides=path)}["ml.c7i.4xlarge"] == 0.5
+    assert path is not None
+    assert not path.exists()
+    with instances_file("") as path:
+        assert path is None

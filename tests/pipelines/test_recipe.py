@@ -145,3 +145,29 @@ def test_the_commands_of_a_recipe(ctrflow: Run, tmp_path: Path) -> None:
     alone = ctrflow("run", "--set", "learning.epochs=2", cwd=tmp_path)
     assert alone.stderr == "ctrflow: --set learning.epochs=2: changes a recipe; name it with --recipe\n"
     assert [path.name for path in tmp_path.iterdir()] == ["recipe.yaml"]
+
+
+def test_a_file_of_own_prices_travels_as_its_text_and_counts_in_the_digest(tmp_path: Path) -> None:
+    path, text = tmp_path / "own.csv", "name,usd_per_hour,source,date\nml.c7i.4xlarge,0.5,a contract,2026-12\n"
+    path.write_text(text)
+    recipe = read_recipe(written(tmp_path, f"instances: {path}"))
+    assert recipe.parameters()["instances"] == text
+    before = recipe.digest()
+    path.write_text(text.replace("0.5", "0.6"))
+    assert recipe.digest() != before
+    assert Recipe().parameters()["instances"] == ""
+
+
+@pytest.mark.parametrize(
+    ("said", "refused"),
+    [
+        ("nowhere.csv", "nowhere.csv: no such file; name a CSV file of instance types"),
+        ("own.csv, strategy: single", "strategy 'single' is demanded, so that limits and instances choose nothing; leave them out"),
+        ("own.csv", "own.csv, line 2: usd_per_hour 'cheap': a number is expected"),
+    ],
+)
+def test_a_file_of_own_prices_is_read_before_the_first_step(tmp_path: Path, said: str, refused: str) -> None:
+    (tmp_path / "own.csv").write_text("name,usd_per_hour,source,date\nml.c7i.4xlarge,cheap,a contract,2026-12\n")
+    with pytest.raises(InvalidConfig) as caught:
+        read_recipe(written(tmp_path, f"{{instances: {tmp_path}/{said}}}"))
+    assert str(caught.value).endswith(refused)

@@ -15,6 +15,7 @@ import pytest
 from sklearn.metrics import log_loss
 
 from components.preprocess.keys import below, row_keys
+from pipelines.run_page import task_metrics
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 MODEL = ("--embedding-size", "8", "--deep-layers", "16", "--batch-size", "256", "--learning-rate", "0.01")
@@ -49,6 +50,23 @@ def test_raw_clicks_become_a_promoted_model(first: tuple[Path, "subprocess.Compl
     champion = json.loads((folder / "models/deepfm/champion.json").read_text())
     assert champion["version"] == 1
     assert (folder / "models/deepfm/versions/1/model/saved_model/saved_model.pb").is_file()
+
+
+@OF_ONE_RUN
+def test_every_step_gives_kubeflow_its_figures(first: tuple[Path, "subprocess.CompletedProcess[str]"]) -> None:
+    run, record = newest(first[0])
+    given = {step: task_metrics(run, step) for step in STEPS}
+    # By its rows' keys a tenth of 20,000 rows is held out, and not to the row.
+    rows = given["preprocess"]
+    assert (rows["train_rows"] + rows["validation_rows"], rows["rejected_rows"], rows["ids"]) == (20_000, 0, 200_052)
+    assert given["profile-utilization"]["input_alone_examples_per_s"] > 0
+    assert 0 < given["profile-utilization"]["utilization"] < 1.5
+    assert given["select-strategy"]["batch_size"] * given["select-strategy"]["workers_per_host"] >= 256
+    assert given["train"]["examples_per_s"] > 0
+    assert 0.5 < given["evaluate"]["auc"] < 1
+    promoted = given["promote"]
+    assert (promoted["promoted"], promoted["version"], promoted["rules_passed"]) == (1, 1, promoted["rules"])
+    assert record["state"] == "succeeded"
 
 
 @OF_ONE_RUN
