@@ -7,7 +7,7 @@ FORMAT ?= criteo
 LATER = @echo "make $@: $(1)" >&2; exit 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run test spark check ui compile images test-images bench bench-select clean
+.PHONY: help run test spark check ui compile images test-images bench bench-select bench-month clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -45,6 +45,9 @@ bench: .venv/.base ## measure: preprocess, step, input, models, methods, Horovod
 
 bench-select: .venv/.base ## measure: chosen plans against the best of all, and what choosing costs; half an hour
 	@$(BIN)/python tests/benchmarks/regret.py
+
+bench-month: .venv/.test ## a simulated month of nightly retraining on a drifting model: bad days, killed promotions; 5 minutes
+	@$(BIN)/python tests/benchmarks/month.py 2> .venv/bench.log || { tail -n 20 .venv/bench.log >&2; exit 1; }
 
 clean: ## remove the environment and everything that a run or a tool left in the checkout
 	rm -rf .venv components/train/program/kernels-*.so runs models retrain.yaml build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
