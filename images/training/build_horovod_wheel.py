@@ -56,12 +56,18 @@ def build(folder: Path) -> None:
         work = Path(temporary)
         environment = os.environ | BUILD_FLAGS | {"CPLUS_INCLUDE_PATH": include_path(work / "include")}
         environment.setdefault("MAKEFLAGS", f"-j{len(os.sched_getaffinity(0))}")
-        command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--no-cache-dir"]
+        # Messages and symbols hold paths of the sources: a folder of another name each time would make another library each time.
+        flags = f"-ffile-prefix-map={work}=/horovod"
+        environment |= {name: f"{os.environ.get(name, '')} {flags}".strip() for name in ("CFLAGS", "CXXFLAGS")}
+        pip = [sys.executable, "-m", "pip", "--no-cache-dir"]
+        alone = ["--no-deps", "--no-build-isolation"]
+        fetch = [*pip, "download", *alone, "--no-binary=horovod", f"horovod=={HOROVOD}", "-d", str(work)]
+        run_quietly(fetch, "Horovod's source was not found")
+        shutil.unpack_archive(work / f"horovod-{HOROVOD}.tar.gz", work)
+        command = [*pip, "wheel", *alone, str(work / f"horovod-{HOROVOD}"), "-w", str(work / "wheel")]
         log_path = folder.parent / "horovod-build.log"
         with log_path.open("w") as log:
-            build_process = subprocess.Popen(
-                [*command, f"horovod=={HOROVOD}", "-w", str(work / "wheel")], env=environment, stdout=log, stderr=log
-            )
+            build_process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
             try:
                 started = time.monotonic()
                 while build_process.poll() is None:

@@ -56,9 +56,8 @@ def test_a_recipe_names_both_images(tmp_path: Path) -> None:
 def test_every_step_has_the_image_that_the_readme_says(text: str) -> None:
     readme = (Path(__file__).parents[2] / "images" / "README.md").read_text()
     table = dict(re.findall(r"^\| (\w+) \| `([^`]+)` \|", readme, re.MULTILINE))
-    assert sorted(table) == sorted(STEPS)
-    images = images_of(text)
-    assert {step: images[step].split(":")[0] for step in STEPS} == table
+    assert table == {step: image.split(":")[0] for step, image in images_of(text).items()}
+    assert set(STEPS) < set(table)
 
 
 def test_parameters_are_plain_values(text: str) -> None:
