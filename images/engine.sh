@@ -7,12 +7,15 @@
 #
 # BASE_IMAGE is handed on when set. When it is not and there is no registry, a stand-in is made of this machine's own apt sources and
 # certificates, and exported as BASE_IMAGE. Such a stand-in is for tests on this machine: never push what is built from it.
+#
+# Exit code 69: no engine can run on this machine. Any other failure is the command's, or is worth a look.
 set -euo pipefail
 STAND_IN=localhost/python:3.11-slim-bookworm
 PINNED=$(sed -n 's/^ARG BASE_IMAGE=//p' "$(dirname "$0")/steps/Dockerfile" | head -n 1)
 export DOCKER_BUILDKIT=0  # the builder that every engine has
 
 fail() { echo "images: $1" >&2; exit 1; }
+unavailable() { echo "images: $1" >&2; exit 69; }
 
 stop_engine() {
   local pid; pid=$(cat "$work/pid" 2> /dev/null || true)
@@ -31,9 +34,12 @@ stop_engine() {
 }
 
 start_engine() {
-  command -v dockerd > /dev/null || fail "no container engine; on Debian: apt-get install docker.io mmdebstrap iproute2"
-  [ "$(id -u)" = 0 ] || fail "dockerd is installed but does not run; start it, or run this as root"
-  local data="${CTRFLOW_CACHE:-$HOME/.cache/ctrflow}/engine"
+  command -v dockerd > /dev/null || unavailable "no container engine; on Debian: apt-get install docker.io mmdebstrap iproute2"
+  [ "$(id -u)" = 0 ] || unavailable "dockerd is installed but does not run; start it, or run this as root"
+  # What a container is made of. dockerd itself starts without it, and fails in the first step of a build.
+  unshare --mount --pid --net --fork --mount-proc true 2> /dev/null \
+    || unavailable "root may not make namespaces and mounts here, so no engine can run; in a container, that takes --privileged"
+  local driver data; data="${CTRFLOW_CACHE:-${HOME:-/root}/.cache/ctrflow}/engine"
   mkdir -p "$data"
   exec 8> "$data.lock"
   flock -n 8 || { echo "images: waiting for another build on this machine" >&2; flock 8; }
@@ -47,25 +53,30 @@ start_engine() {
     > "$work/log" 2>&1 8>&- &
   export DOCKER_HOST="unix://$work/docker.sock"
   for _ in $(seq 300); do
-    docker info > /dev/null 2>&1 && return
+    if driver=$(docker info --format '{{.Driver}}' 2> /dev/null); then
+      # vfs copies all of an image for each line of a Dockerfile: 60 GB and an hour.
+      [ "$driver" != vfs ] || unavailable "$data is on a disk without overlays; set CTRFLOW_CACHE to a folder on another"
+      return
+    fi
     kill -0 $! 2> /dev/null || break
     sleep 0.1
   done
-  tail -n 20 "$work/log" >&2
-  fail "dockerd did not start; the end of its log stands above"
+  unavailable "dockerd did not start: $(tail -n 1 "$work/log")"
 }
 
 make_base() {
   if docker image inspect "$STAND_IN" > /dev/null 2>&1; then export BASE_IMAGE=$STAND_IN; return; fi
   if docker pull -q "$PINNED" > /dev/null 2>&1; then export BASE_IMAGE=$PINNED; return; fi
-  command -v mmdebstrap > /dev/null || fail "no registry is reached and mmdebstrap is missing; on Debian: apt-get install mmdebstrap"
+  command -v mmdebstrap > /dev/null || unavailable "no registry is reached and mmdebstrap is missing; on Debian: apt-get install mmdebstrap"
+  local sources=/etc/apt/sources.list.d/debian.sources
+  [ -f "$sources" ] || sources=/etc/apt/sources.list
   echo "images: no registry is reached; making $STAND_IN of this machine's apt sources (1 to 3 minutes)" >&2
   mmdebstrap --quiet --variant=minbase --mode=root \
     --include=ca-certificates,python3,python3-pip,python3-venv,python-is-python3,netbase \
     --customize-hook='for each in /usr/local/share/ca-certificates/*.crt; do [ ! -f "$each" ] || cp "$each" "$1/usr/local/share/ca-certificates/"; done; chroot "$1" update-ca-certificates > /dev/null' \
     --customize-hook='[ ! -f /etc/pip.conf ] || cp /etc/pip.conf "$1/etc/pip.conf"' \
     --customize-hook='rm -f "$1"/usr/lib/python3*/EXTERNALLY-MANAGED' \
-    bookworm - /etc/apt/sources.list.d/debian.sources | docker import --change 'CMD ["bash"]' - "$STAND_IN" > /dev/null
+    bookworm - "$sources" | docker import --change 'CMD ["bash"]' - "$STAND_IN" > /dev/null
   export BASE_IMAGE=$STAND_IN
 }
 
