@@ -109,10 +109,13 @@ class Columns:
         if twice := [name for name in dict.fromkeys(found) if found.count(name) > 1]:
             raise InvalidRecords(f"{place}: column {named(twice)} stands twice; rename or remove one")
         if absent := [name for name in (*self.read, *self.ignored) if name not in found and name != EVERY_OTHER]:
-            what = "label column" if absent[0] == self.label else "column"
-            # As they stand in the file, unless that would break the line or the terminal.
-            names = ",".join(name[:80] if name.isprintable() else repr(name[:80]) for name in found[:_SHOWN_COLUMNS])
-            raise InvalidRecords(f"{place}: no {what} {named(absent)}; columns found: {names}")
+            others = [name for name in absent if name != self.label]
+            wanted = [f"no label column {self.label!r}"] if self.label in absent else []
+            wanted += [f"no column {named(others)}"] if others else []
+            # As they stand in the file, unless that would break the line or the terminal, or hide a blank.
+            plain = [name.isprintable() and name == name.strip() for name in found]
+            names = [name[:80] if as_it_is else repr(name[:80]) for name, as_it_is in zip(found, plain, strict=True)]
+            raise InvalidRecords(f"{place}: {' and '.join(wanted)}; columns found: {','.join(names[:_SHOWN_COLUMNS])}")
         known = {*self.read, *self.ignored}
         if EVERY_OTHER not in known and (unknown := [name for name in found if name not in known]):
             raise InvalidRecords(f"{place}: column {named(unknown)} has no role; declare it, or ignored '*' for every other column")

@@ -75,7 +75,7 @@ def read_header(data: bytes, form: Delimited, place: str) -> tuple[tuple[str, ..
     Args:
         data: the beginning of a file with at least its first record.
     Raises:
-        InvalidRecords: the first record is no header.
+        InvalidRecords: the first record is no header, or there is none.
     """
     mark = len(BYTE_ORDER_MARK) if data.startswith(BYTE_ORDER_MARK) else 0
     if form.names:
@@ -86,6 +86,8 @@ def read_header(data: bytes, form: Delimited, place: str) -> tuple[tuple[str, ..
     ends = record_ends(np.frombuffer(data[start:], np.uint8))
     length = start + int(ends[0]) + 1 if len(ends) else len(data)
     record = data[start:length].removesuffix(b"\n").removesuffix(b"\r").replace(b"\r\n", b"\n")
+    if not record.strip(b" "):
+        raise InvalidRecords(f"{place}: no rows in it; remove the file or send it again")
     try:
         cells = [cell.decode() for cell in cells_of(record, form.separator.encode())]
     except UnicodeDecodeError as error:
@@ -95,6 +97,8 @@ def read_header(data: bytes, form: Delimited, place: str) -> tuple[tuple[str, ..
     others = [other for other in SEPARATORS if other != form.separator and len(cells) == 1 and other in cells[0]]
     if others:
         raise InvalidRecords(f"{place}, line {line}: one column in {shown(record)}; is the separator {others[0]!r}?")
+    if len(cells) == 1 and (kind := looks_like(record, but_not="CSV")):
+        raise InvalidRecords(f"{place}, line {line}: one column in {shown(record)}{kind}")
     return tuple(cells), data[:length]
 
 

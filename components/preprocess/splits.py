@@ -24,7 +24,7 @@ _KEEP = np.uint64(0x6B656570)
 _DAY_S = 86_400
 # Fewer digits are dates or hours in notations that only their writers know, more are milliseconds.
 _UNIX_SECONDS = re.compile(r"[0-9]{9,11}(\.[0-9]+)?")
-TIMES = "a time is ISO 8601 (2026-12-02, 2026-12-02T10:30:00Z) or unix seconds"
+TIMES = "a time is ISO 8601 (2026-12-02, 2026-12-02T10:30:00Z) or unix seconds, not milliseconds"
 
 
 @dataclass(frozen=True, kw_only=True)

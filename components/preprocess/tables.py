@@ -141,7 +141,12 @@ def open_table(columns: Columns, source_format: str, form: Delimited, files: lis
     names = []
     for path in files:
         found, _ = read_header(_opening(path), form, str(path))
-        columns.check_header(found, str(path))
+        try:
+            columns.check_header(found, str(path))
+        except InvalidRecords as error:
+            if form.names or set(found) & set(columns.read):
+                raise
+            raise InvalidRecords(f"{error}; if the first line is a row, name its columns with --names") from None
         names.append(found)
     return Table(columns=columns, format="csv", form=form, names=tuple(names))
 

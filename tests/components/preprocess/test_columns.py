@@ -81,7 +81,8 @@ def test_a_list_has_a_separator_and_a_sane_length(separator: str, values: int) -
     ("found", "reason"),
     [
         (["clk", "a", "b"], "no label column 'label'; columns found: clk,a,b"),
-        (["\x1f\x1b[2J", "a\nb"], r"no label column 'label', 'a', 'b'; columns found: '\x1f\x1b[2J','a\nb'"),
+        (["\x1f\x1b[2J", "a\nb"], r"no label column 'label' and no column 'a', 'b'; columns found: '\x1f\x1b[2J','a\nb'"),
+        (["label", " a", "b "], "no column 'a', 'b'; columns found: label,' a','b '"),
         (["label", "a", "a", "b"], "column 'a' stands twice; rename or remove one"),
         (["label", "a"], "no column 'b'; columns found: label,a"),
         (["label", "a", "b", "c"], "column 'c' has no role; declare it, or ignored '*' for every other column"),

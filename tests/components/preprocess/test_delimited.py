@@ -224,6 +224,10 @@ def test_declared_names_stand_for_a_header() -> None:
         (b"\xff,b\n", "the header is not UTF-8"),
         (b'a,"b\n', "a quote that neither begins nor ends a cell"),
         (b"a,\0\n", "a NUL byte"),
+        (b"1 1:1 2:1\n", r"line 1: one column in '1 1:1 2:1'; this looks like LibSVM \(label id:value\), use --format libsvm"),
+        (b"\n\r\n\n", r"^day1\.csv: no rows in it"),
+        (b"\xef\xbb\xbf", r"^day1\.csv: no rows in it"),
+        (b"\n  ", r"^day1\.csv: no rows in it"),
     ],
 )
 def test_what_is_no_header_is_refused(data: bytes, reason: str) -> None:

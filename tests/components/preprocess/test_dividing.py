@@ -153,7 +153,8 @@ def test_a_row_whose_time_cannot_be_read_is_a_bad_row(
     rows[30], rows[31] = (30, 1, "u0", "noon"), (31, 0, "u1", "")
     source = write(tmp_path / "days", rows)
     said = refusal(tmp_path, source, format=source_format, **BY_TIME)
-    assert said == f"{place}: column at: 'noon' is no time; a time is ISO 8601 (2026-12-02, 2026-12-02T10:30:00Z) or unix seconds"
+    wanted = "a time is ISO 8601 (2026-12-02, 2026-12-02T10:30:00Z) or unix seconds, not milliseconds"
+    assert said == f"{place}: column at: 'noon' is no time; {wanted}"
     manifest = made(tmp_path / "data", source, format=source_format, **BY_TIME, on_bad_row="skip")
     assert (manifest.sources[0].rows, manifest.sources[0].rejected) == (88, {"time": 2})
     rows[30] = (30, 1, "u0", "")

@@ -248,6 +248,9 @@ def test_names_stand_for_a_header(tmp_path: Path) -> None:
     (tmp_path / "day.csv").write_text("x,1,2.5,DE,a\r\nx,0,,FR,\r\n" * 3)
     manifest = made(tmp_path / "data", tmp_path / "day.csv", names=tuple(HEADER))
     assert manifest.train.examples + manifest.validation.examples == 6
+    said = r"columns found: x,1,2\.5,DE,a; if the first line is a row, name its columns with --names$"
+    with pytest.raises(InvalidRecords, match=said):
+        made(tmp_path / "without", tmp_path / "day.csv")
 
 
 @pytest.mark.parametrize(
