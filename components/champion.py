@@ -10,21 +10,20 @@ champion.json mean that it was lost, and never that the next model may be promot
 
 import hashlib
 import json
-import re
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
 from components.documents import parse_json, wrong_value
-from components.errors import InvalidConfig, InvalidRecords, NotPromotable
+from components.errors import InvalidRecords, NotPromotable
 from components.model_files import MODEL_JSON, model_card
+from components.plain_names import check_plain
 from components.storage import Storage, open_storage
 
 FORMAT_VERSION = 1
 CHAMPION_JSON = "champion.json"
 VERSION_JSON = "version.json"
 _BLOCK_BYTES = 1 << 20
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,8 +72,7 @@ def check_name(name: str) -> None:
     Raises:
         InvalidConfig: it could leave the store, or is no plain name.
     """
-    if not _NAME.fullmatch(name):
-        raise InvalidConfig(f"name {name!r}: 1 to 63 letters, digits, dots, dashes or underscores, the first a letter or digit")
+    check_plain("name", name)
 
 
 def champion_file(name: str) -> str:

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -101,11 +102,10 @@ class KubeflowPipelines:
         with self._asking("the list of runs"):
 
             def page(token: str) -> Any:
-                return self.client.list_runs(
-                    page_token=token, page_size=min(most, PAGE), sort_by="created_at desc", namespace=self.namespace
-                )
+                size = PAGE if schedule else min(most, PAGE)
+                return self.client.list_runs(page_token=token, page_size=size, sort_by="created_at desc", namespace=self.namespace)
 
-            return [run for run in _pages(page, "runs", most) if schedule in ("", run.recurring_run_id)][:most]
+            return list(islice((run for run in _pages(page, "runs") if schedule in ("", run.recurring_run_id)), most))
 
     def terminate(self, run_id: str) -> None:
         with self._asking(f"run {run_id}: terminate"):
@@ -169,14 +169,12 @@ def _named(name: str) -> str:
     return json.dumps({"predicates": [{"operation": EQUALS, "key": "display_name", "string_value": name}]})
 
 
-def _pages(page: Callable[[str], Any], what: str, most: int | None = None) -> Iterator[Any]:
-    """Everything that a list holds, page by page, as far as it is wanted."""
-    token, count = "", 0
-    while most is None or count < most:
+def _pages(page: Callable[[str], Any], what: str) -> Iterator[Any]:
+    """Everything that a list holds; a page is asked for when its first entry is wanted."""
+    token = ""
+    while True:
         answer = page(token)
-        found = getattr(answer, what) or []
-        count += len(found)
-        yield from found
+        yield from getattr(answer, what) or []
         token = answer.next_page_token
         if not token:
             return

@@ -7,13 +7,13 @@ import click
 
 from components.errors import InvalidConfig
 from pipelines.commands import Answer, Command
-from pipelines.recipe_options import FILE, recipe_options
+from pipelines.recipe_options import FILE, RECIPE, recipe_options
 
-SHIPPED = Path(__file__).with_name("recipe.yaml")
+SHIPPED = Path(__file__).with_name(RECIPE.name)
 
 
 @click.command(cls=Command)
-@click.argument("out", type=FILE, default=Path("recipe.yaml"))
+@click.argument("out", type=FILE, default=RECIPE)
 def init(out: Path) -> Answer:
     """Write a recipe with comments to OUT: every setting with its default."""
     if out.exists():

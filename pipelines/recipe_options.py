@@ -17,6 +17,8 @@ if TYPE_CHECKING:  # a recipe knows every step, which `ctrflow --help` need not 
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 FILE = click.Path(dir_okay=False, path_type=Path)
+# What a recipe is called where no other name is said.
+RECIPE = Path("recipe.yaml")
 
 
 def recipe_options(command: Command) -> Command:

@@ -1,14 +1,16 @@
 """Runs as people and programs see them, of this machine and of a cluster alike."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from components.documents import read_json
 from components.errors import InvalidConfig, hint_for
-from pipelines.runs import RUN, process_is
+from pipelines.runs import RUN, check_run_id, process_is
 
 _CLUSTER = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -39,17 +41,16 @@ def _text(time: datetime | None) -> str:
     return time.isoformat() if time and time.year > 1970 else ""
 
 
-def local_runs(runs: Path, most: int) -> list[dict[str, Any]]:
-    """The newest records of this machine's runs; one that cannot be read is left out."""
-    found = []
+def local_runs(runs: Path, most: int, schedule: str = "") -> list[dict[str, Any]]:
+    """The newest records of this machine's runs, of one schedule if it is named; one that cannot be read is left out."""
+    return list(islice((record for record in _records(runs) if schedule in ("", record.get("schedule", ""))), most))
+
+
+def _records(runs: Path) -> Iterator[dict[str, Any]]:
+    """The newest first."""
     for path in sorted(runs.glob(f"*/{RUN}"), key=lambda path: path.stat().st_mtime, reverse=True):
-        try:
-            found.append(read_json(path))
-        except ValueError:
-            continue
-        if len(found) == most:
-            break
-    return found
+        with suppress(ValueError):
+            yield read_json(path)
 
 
 def local_run(runs: Path, run_id: str) -> tuple[Path, dict[str, Any]]:
@@ -58,6 +59,7 @@ def local_run(runs: Path, run_id: str) -> tuple[Path, dict[str, Any]]:
     Raises:
         InvalidConfig: there is no such run.
     """
+    check_run_id(run_id)
     folder = runs / run_id
     if not (folder / RUN).is_file():
         known = [path.parent.name for path in runs.glob(f"*/{RUN}")]

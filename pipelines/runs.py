@@ -11,6 +11,7 @@ import psutil
 
 from components.documents import read_json, settings_of
 from components.errors import InvalidConfig
+from components.plain_names import MOST, check_plain
 from components.storage import write_json_atomic
 
 State = Literal["running", "succeeded", "failed", "stopped"]
@@ -20,6 +21,15 @@ RUN = "run.json"
 def new_run_id(now: datetime | None = None) -> str:
     """Sorts by time, and differs between two runs of one second."""
     return f"{now or datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+
+
+def check_run_id(run_id: str) -> None:
+    """A run's id is its folder's name. One that a schedule began is called <time>-<schedule>, and after an interruption so with -2.
+
+    Raises:
+        InvalidConfig: no plain name.
+    """
+    check_plain("run", run_id, MOST + len("20261202-160000-") + len("-2"))
 
 
 @dataclass(frozen=True, kw_only=True)

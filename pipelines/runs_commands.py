@@ -36,8 +36,7 @@ def list_runs(cluster: bool, schedule: str, most: int, runs: Path, **access: Any
         of = find(kubeflow, schedule).recurring_run_id if schedule else ""
         found = [run_document(run) for run in kubeflow.runs(most, of)]
     else:
-        found = [local_summary(record) for record in local_runs(runs, most)]
-        found = [run for run in found if schedule in ("", run["schedule"])]
+        found = [local_summary(record) for record in local_runs(runs, most, schedule)]
     return Answer(text=table(found), document=found)
 
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from components.plain_names import check_plain
 from pipelines.cluster_options import cluster_options, connect
 from pipelines.commands import Answer, Group, wants_json
-from pipelines.recipe_options import FILE, recipe_options
+from pipelines.recipe_options import FILE, RECIPE, recipe_options
 
 if TYPE_CHECKING:
     from pipelines.local.schedule_store import LocalSchedule, ScheduleStore
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from pipelines.schedules import Compared
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-RECIPE = Path("recipe.yaml")
 
 
 def place_options(command: Command) -> Command:
@@ -56,15 +56,17 @@ def create(
 
     path, now, when = recipe or RECIPE, datetime.now(UTC), parse_cron(cron)
     chosen = read_recipe(path, overrides)
+    named = name or chosen.name
+    check_plain("schedule", named)
     click.echo(f"cron {when.sentence(now)}", err=wants_json())
     if local:
-        made = local_store(store).put(name or chosen.name, when, chosen, path.absolute(), folder=Path.cwd(), now=now)
+        made = local_store(store).put(named, when, chosen, path.absolute(), folder=Path.cwd(), now=now)
         text = f"schedule {made.name}: kept in {store}; it fires while ctrflow schedule serve runs"
         return Answer(text=text, document=local_document(made))
     from pipelines import schedules, submission
 
     cluster, package = submission.send(chosen, str(path), lambda: connect(access, chosen))
-    found, replaced = schedules.create(chosen, name or chosen.name, when, cluster, package)
+    found, replaced = schedules.create(chosen, named, when, cluster, package)
     was = f", replaced {replaced}" if replaced else ""
     return Answer(
         text=f"schedule {found.name}: {found.id}{was}, pipeline version {package.version}",

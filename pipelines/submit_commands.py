@@ -7,10 +7,8 @@ import click
 
 from pipelines.cluster_options import cluster_options, connect
 from pipelines.commands import Answer, Command, wants_json
-from pipelines.recipe_options import recipe_options
+from pipelines.recipe_options import RECIPE, recipe_options
 from pipelines.run_documents import run_document
-
-RECIPE = Path("recipe.yaml")
 
 
 @click.command(cls=Command)

@@ -32,7 +32,7 @@ class Outcome:
 
     @property
     def sentence(self) -> str:
-        why = f": {self.task}: {self.error}" if self.error else ""
+        why = f": {self.task}: {' '.join(self.error.split())}" if self.error else ""
         return f"ctrflow: retraining of {self.name}, run {self.run_id}: {self.state}{why}"
 
 
@@ -63,9 +63,15 @@ def finish(config: FinishConfig, outcome: Outcome) -> None:
 def tell(whom: str, outcome: Outcome) -> None:
     """A message to an SNS topic, or a JSON document to a webhook, in which `text` is what chat services show."""
     if whom.startswith("arn:"):
-        sns_client(region=whom.split(":")[3]).publish(TopicArn=whom, Subject=outcome.sentence[:99], Message=outcome.sentence)
+        message = {"Subject": subject_of(outcome.sentence), "Message": outcome.sentence}
+        sns_client(region=whom.split(":")[3]).publish(TopicArn=whom, **message)
         return
     body = json.dumps({"text": outcome.sentence, **asdict(outcome)}).encode()
     request = urllib.request.Request(whom, body, {"Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=TIMEOUT_S):
         log.info("told %s", whom.split("?")[0])
+
+
+def subject_of(sentence: str) -> str:
+    """What SNS takes as a subject: less than 100 printable characters of ASCII."""
+    return "".join(each if each.isascii() and each.isprintable() else "?" for each in sentence)[:99]

@@ -16,7 +16,7 @@ from pipelines.console import RunConsole, summary
 from pipelines.local.run import LOCAL_ROLE, LocalRun, job_settings
 from pipelines.recipe import Recipe
 from pipelines.run_page import PIPELINE, pipeline_edges, write_run_page
-from pipelines.runs import Run, RunRecord, new_run_id
+from pipelines.runs import Run, RunRecord, check_run_id, new_run_id
 from pipelines.sample import write_sample
 from pipelines.signals import Stopped
 
@@ -62,13 +62,14 @@ def run_pipeline(
     Raises:
         WorkflowError: bad input, or a step failed.
     """
+    run_id = run_id or new_run_id()
+    check_run_id(run_id)
     runs, best_auc = Path(recipe.runs).absolute(), None
     models = recipe.models if "://" in recipe.models else str(Path(recipe.models).absolute())
     inputs = [one if "://" in one else str(Path(one).absolute()) for one in recipe.data]
     if not inputs:
         sample, best_auc = built_in_sample(runs, recipe.sample_rows)
         inputs = [str(sample)]
-    run_id = run_id or new_run_id()
     folder = runs / run_id
     parameters = {
         **recipe.parameters(),

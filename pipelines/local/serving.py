@@ -10,6 +10,8 @@ import ctypes
 import fcntl
 import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -33,6 +35,7 @@ from pipelines.runs import RUN, process_is
 LOOK_S = 2.0
 MOST_ATTEMPTS = 3
 STOP_S = 40.0
+SERVE = ("-m", "pipelines.command", "schedule", "serve")
 LIBC = ctypes.CDLL(None)
 
 
@@ -171,14 +174,19 @@ def run(firing: Firing, run_id: str, runs: Path) -> int:
 
 
 def systemd_unit(store: Path, folder: Path) -> str:
-    """A unit of a user's systemd that serves the schedules of a store."""
+    """A unit of a user's systemd that serves the schedules of a store.
+
+    Source: systemd.unit(5), systemd.service(5): % begins a specifier and $ a variable, words are quoted, a folder is not.
+    """
+    program = [sys.executable, *SERVE, "--store", str(store)]
+    start = " ".join('"{}"'.format(re.sub(r'(["\\])', r"\\\1", word)) for word in program).replace("%", "%%").replace("$", "$$")
     return f"""# ~/.config/systemd/user/ctrflow.service; then: systemctl --user enable --now ctrflow; loginctl enable-linger
 [Unit]
-Description=ctrflow schedules of {store}
+Description=ctrflow schedules of {str(store).replace("%", "%%")}
 
 [Service]
-WorkingDirectory={folder}
-ExecStart={sys.executable} -m pipelines.command schedule serve --store {store}
+WorkingDirectory={str(folder).replace("%", "%%")}
+ExecStart={start}
 Restart=always
 # The run that is under way stops its jobs first.
 KillMode=mixed
@@ -190,7 +198,10 @@ WantedBy=default.target
 
 
 def cron_line(store: Path, folder: Path) -> str:
-    """A line of a crontab: cron is to start the server, which keeps the schedules' own times."""
-    return (
-        f"@reboot cd '{folder}' && '{sys.executable}' -m pipelines.command schedule serve --store '{store}' >> '{store}.log' 2>&1\n"
-    )
+    """A line of a crontab: cron is to start the server, which keeps the schedules' own times.
+
+    Source: crontab(5): % ends the command unless it stands after a backslash, which cron takes away before the shell reads it.
+    """
+    serve = shlex.join([sys.executable, *SERVE, "--store", str(store)])
+    line = f"@reboot cd {shlex.quote(str(folder))} && {serve} >> {shlex.quote(f'{store}.log')} 2>&1\n"
+    return line.replace("%", r"\%")

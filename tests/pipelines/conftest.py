@@ -108,3 +108,18 @@ def ctrflow() -> Callable[..., "subprocess.CompletedProcess[str]"]:
         return subprocess.run([*COMMAND, *texts], cwd=cwd, env=environment, capture_output=True, text=True, timeout=timeout_s)
 
     return run
+
+
+@pytest.fixture
+def said() -> Callable[..., Any]:
+    """Run a command in this process: exit code, standard output (parsed with --json) and standard error."""
+    from click.testing import CliRunner
+
+    from pipelines.cli import main
+
+    def run(*arguments: str) -> Any:
+        done = CliRunner().invoke(main, list(arguments), catch_exceptions=False)
+        output = json.loads(done.stdout) if "--json" in arguments and done.exit_code == 0 else done.stdout
+        return done.exit_code, output, done.stderr
+
+    return run

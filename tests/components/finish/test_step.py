@@ -14,7 +14,7 @@ from moto.server import ThreadedMotoServer
 
 from components.clients import sagemaker_client
 from components.errors import RunNotSucceeded
-from components.finish.step import FinishConfig, Outcome, finish
+from components.finish.step import FinishConfig, Outcome, finish, subject_of
 from components.processing_jobs import ProcessingJob, create_request
 from pipelines.local.sagemaker import LocalSageMaker
 
@@ -103,6 +103,15 @@ def test_a_word_that_does_not_get_through_fails_the_step_and_keeps_the_run_s_own
     assert "secret" not in str(raised.value).replace("the secret ctrflow-notify", "")
 
 
+def test_a_subject_is_one_line_of_less_than_100_characters_of_ascii() -> None:
+    """As SNS's API reference has it for Publish."""
+    assert Outcome(run_id="r", name="m", state="FAILED", task="train", error="day 1:\n  no label\n").sentence.endswith(
+        "day 1: no label"
+    )
+    assert subject_of("FAILED: São\x07") == "FAILED: S?o?"
+    assert len(subject_of("é" * 500)) == 99
+
+
 def test_a_topic_is_told(endpoint: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()
@@ -119,6 +128,7 @@ def test_a_topic_is_told(endpoint: Any, monkeypatch: pytest.MonkeyPatch, tmp_pat
         boto3.client("sns", region_name="eu-west-1").subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn)
         finish(FinishConfig(notify=topic), GOOD)
         (message,) = sqs.receive_message(QueueUrl=queue)["Messages"]
-        assert json.loads(message["Body"])["Message"] == "ctrflow: retraining of deepfm, run run-1: SUCCEEDED"
+        said = json.loads(message["Body"])
+        assert said["Message"] == said["Subject"] == "ctrflow: retraining of deepfm, run run-1: SUCCEEDED"
     finally:
         server.stop()

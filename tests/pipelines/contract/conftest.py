@@ -11,7 +11,7 @@ import json
 import re
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -392,18 +392,3 @@ def server(operations: list[Operation]) -> Iterator[tuple[str, Server]]:
     yield f"http://127.0.0.1:{http.server_port}", state
     http.shutdown()
     http.server_close()
-
-
-@pytest.fixture
-def said() -> Callable[..., Any]:
-    """Run a command in this process: exit code, standard output (parsed with --json) and standard error."""
-    from click.testing import CliRunner
-
-    from pipelines.cli import main
-
-    def run(*arguments: str) -> Any:
-        done = CliRunner().invoke(main, list(arguments), catch_exceptions=False)
-        output = json.loads(done.stdout) if "--json" in arguments and done.exit_code == 0 else done.stdout
-        return done.exit_code, output, done.stderr
-
-    return run

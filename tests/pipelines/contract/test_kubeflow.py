@@ -295,6 +295,10 @@ def test_a_schedule_fires_as_it_says_and_does_not_pile_up(said: Said, state: Any
     _, listed, _ = said("runs", "list", "--cluster", "--schedule", "ads", "--json")
     assert {each["run_id"] for each in listed} == {run["run_id"], late["run_id"]}
     assert {each["schedule"] for each in listed} == {made["id"]}
+    for _ in range(3):
+        submitted(said)
+    _, newest, _ = said("runs", "list", "--cluster", "--schedule", "ads", "--most", "1", "--json")
+    assert [each["run_id"] for each in newest] == [late["run_id"]]
     late["state"] = "FAILED"
     assert said("schedule", "pause", "ads")[0] == 0
     assert state.move_clock(datetime(2026, 12, 10, tzinfo=UTC)) == []
@@ -336,6 +340,7 @@ def test_list_delete_and_a_name_that_is_not_there(said: Said, state: Any) -> Non
     assert sorted(each["display_name"] for each in state.schedules.values()) == ["a", "c"]
     assert "schedule b: there is none; known: a, c" in said("schedule", "delete", "b")[2]
     assert "cron '0 3 * *': six fields" in said("schedule", "create", "--cron", "0 3 * *")[2]
+    assert "schedule '../a': 1 to 63 letters" in said("schedule", "create", "--cron", "0 3 * * *", "--name", "../a")[2]
 
 
 @pytest.mark.parametrize(

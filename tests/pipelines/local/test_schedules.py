@@ -4,8 +4,10 @@ The clock is moved forward by making a schedule as of days ago: its time has the
 """
 
 import json
+import shlex
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -18,7 +20,16 @@ from components.errors import InvalidConfig
 from components.preprocess.config import PreprocessConfig
 from pipelines.cron import parse_cron
 from pipelines.local.schedule_store import LocalSchedule, ScheduleStore
-from pipelines.local.serving import MOST_ATTEMPTS, RunExecutor, carry_out, only_server, outcome_of, run_id_of
+from pipelines.local.serving import (
+    MOST_ATTEMPTS,
+    RunExecutor,
+    carry_out,
+    cron_line,
+    only_server,
+    outcome_of,
+    run_id_of,
+    systemd_unit,
+)
 from pipelines.recipe import Recipe
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -203,5 +214,19 @@ def test_ctrl_c_ends_the_server_and_what_begins_it_at_boot_is_printed(
     assert server.process.wait(10) == 130
     unit = ctrflow("schedule", "serve", "--print", "systemd", cwd=tmp_path).stdout
     assert f"WorkingDirectory={tmp_path}\n" in unit
-    assert f"schedule serve --store {tmp_path}/runs/schedules.db\n" in unit
-    assert ctrflow("schedule", "serve", "--print", "cron", cwd=tmp_path).stdout.startswith(f"@reboot cd '{tmp_path}' && ")
+    assert f'"schedule" "serve" "--store" "{tmp_path}/runs/schedules.db"\n' in unit
+    assert ctrflow("schedule", "serve", "--print", "cron", cwd=tmp_path).stdout.startswith(f"@reboot cd {tmp_path} && ")
+
+
+def test_odd_folders_reach_the_server_through_systemd_and_cron_as_they_are() -> None:
+    """As systemd.service(5) and crontab(5) have it; the unit was held against systemd-analyze verify."""
+    folder = Path('/srv/50% "off" $HOME it\'s\\me')
+    unit = systemd_unit(folder / "s.db", folder).splitlines()
+    assert 'WorkingDirectory=/srv/50%% "off" $HOME it\'s\\me' in unit
+    (start,) = [line for line in unit if line.startswith("ExecStart=")]
+    assert start.endswith(r'''"--store" "/srv/50%% \"off\" $$HOME it's\\me/s.db"''')
+    line = cron_line(folder / "s.db", folder)
+    assert "%" not in line.replace(r"\%", "")
+    words = shlex.split(line.replace(r"\%", "%"))
+    serve = [sys.executable, "-m", "pipelines.command", "schedule", "serve", "--store", f"{folder}/s.db"]
+    assert words == ["@reboot", "cd", str(folder), "&&", *serve, ">>", f"{folder}/s.db.log", "2>&1"]
