@@ -6,14 +6,13 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 import click
 
 from components.errors import InvalidConfig
 from components.plan import STRATEGIES
-from pipelines.commands import Answer, Commands, wants_json
+from pipelines.commands import Answer, Commands
 from pipelines.dataset_commands import dataset
 from pipelines.instance_commands import instances
 from pipelines.job_commands import jobs
@@ -27,7 +26,8 @@ from pipelines.run_commands import run
 from pipelines.runs_commands import runs
 from pipelines.sagemaker_options import FolderOrUri, preprocess_there, refuse_options_of_elsewhere, sagemaker_options
 from pipelines.schedule_commands import schedule
-from pipelines.source_options import preprocess_config, reading_options, source_options
+from pipelines.score_command import score
+from pipelines.source_options import preprocess_config, source_options
 from pipelines.submit_commands import submit
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -43,7 +43,7 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
 
 
-for command in (init, run, compile, submit, runs, schedule, dataset, instances, jobs, models):
+for command in (init, run, compile, submit, runs, schedule, dataset, instances, jobs, models, score):
     main.add_command(command)
 
 
@@ -269,34 +269,6 @@ def promote(
         config, model, measured, store, folder / "promotion.json", folder / "report.html", training=training, dataset=dataset
     )
     return answer_of(f"{'promoted' if result.promoted else 'not promoted'}: {result.reason}", folder / "promotion.json")
-
-
-@main.command()
-@click.argument("model", type=FOLDER)
-@click.argument("inputs", nargs=-1, required=True)
-@click.option("--out", type=FILE, help="CSV of row and probability; without it they are printed")
-@reading_options
-def score(model: Path, inputs: tuple[str, ...], out: Path | None, **options: Any) -> Answer | None:
-    """Score raw rows of INPUTS (files, folders or globs, local or s3://) by MODEL and the transform saved with it, in their order.
-
-    Tables may have the label or not; rows of libsvm, libffm and of ids in tfrecord have one. It is passed over.
-    """
-    from components.storage import atomic_text
-    from pipelines.scoring import open_source, score_rows
-
-    with TemporaryDirectory(prefix="ctrflow-") as scratch:
-        source = open_source(model, inputs, options, Path(scratch))
-        if out is None:
-            if wants_json():
-                raise InvalidConfig("--json: say where the scores go, --out scores.csv; standard output is the document's then")
-            score_rows(model, source, sys.stdout)
-            return None
-        if out.resolve() in [path.resolve() for path in source.files]:
-            raise InvalidConfig(f"--out {out}: is an input; name another file")
-        with atomic_text(out) as file:
-            scored = score_rows(model, source, file)
-    said = f"{out}: {scored.rows:,} rows scored" + (f", {scored.skipped:,} skipped" if scored.skipped else "")
-    return Answer(text=said, document={"out": str(out), "rows": scored.rows, "skipped": scored.skipped})
 
 
 if __name__ == "__main__":

@@ -45,11 +45,11 @@ def is_count(token: bytes) -> bool:
     return token == b"" or token.removeprefix(b"-").isdigit()
 
 
-@lru_cache(_REMEMBERED)
 def _digits(count: bytes) -> int:
     return len(count.removeprefix(b"-"))
 
 
+@lru_cache(_REMEMBERED)
 def _count(token: bytes) -> float:
     """The number of a count column, NaN where missing, infinite where it is none."""
     if not is_count(token) or _digits(token) > _INT64_DIGITS:

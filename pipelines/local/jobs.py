@@ -24,9 +24,9 @@ from typing import Any, ClassVar
 from boto3.exceptions import Boto3Error
 from botocore.exceptions import BotoCoreError, ClientError
 
-from components.job_kinds import JobKind
 from pipelines.local.endings import COMPLETED, INTERRUPTED, NO_CAPACITY, STOPPED, TIMED_OUT, WAITED_TOO_LONG, Ending, failed
 from pipelines.local.hosts import Host, Program, reserve_ports
+from pipelines.local.job_state import JobState
 from pipelines.local.machines import Machines
 from pipelines.local.pipes import Feeder
 from pipelines.local.transfers import ChannelSource, channel_objects, stage_channel
@@ -34,27 +34,19 @@ from pipelines.local.transfers import ChannelSource, channel_objects, stage_chan
 LOG = logging.getLogger(__name__)
 
 
-class Job(ABC):
+class Job(JobState, ABC):
     """A validated create request, carried out on a thread of its own."""
 
-    kind: ClassVar[JobKind]
     # Members of the create request that are carried out here; any other would be silently ignored, so it is refused.
     carried_out: ClassVar[frozenset[str]]
 
     def __init__(self, request: Mapping[str, Any], arn: str, folder: Path, machines: Machines) -> None:
-        self.name: str = request[self.kind.name]
-        self.arn, self.request, self.folder = arn, request, folder
-        self.created = self.modified = time.time()
-        self.status, self.secondary = "InProgress", ""
+        super().__init__(request, arn)
+        self.folder = folder
         self._machines, self._stop_grace_s = machines, machines.stop_grace_s
         self._gone: list[Host] = []
         self._feeders: list[Feeder] = []
         self.hosts = self._new_hosts(folder, 0)
-        self._started: float | None = None
-        self._ended: float | None = None
-        self._reason = ""
-        self._transitions: list[dict[str, Any]] = []
-        self._lock = threading.RLock()
         # A host that has ended, an ending that someone asks for.
         self._events: queue.Queue[Host | Ending] = queue.Queue()
         self._closing = False
@@ -133,35 +125,6 @@ class Job(ABC):
             host.kill()
         self._thread.join()
 
-    @property
-    def ended(self) -> bool:
-        """Whether the job is at its end: nothing runs, no log grows."""
-        return self._ended is not None
-
-    def _described(self) -> dict[str, Any]:
-        """What every description says. The lock must be held."""
-        description = {key: value for key, value in self.request.items() if key != "Tags"}
-        description |= {
-            self.kind.arn: self.arn,
-            self.kind.status: self.status,
-            "CreationTime": self.created,
-            "LastModifiedTime": self.modified,
-        }
-        if self._started is not None:
-            description[f"{self.kind.word}StartTime"] = self._started
-            if self._ended is not None:
-                description[f"{self.kind.word}EndTime"] = self._ended
-        return description | ({"FailureReason": self._reason} if self._reason else {})
-
-    def _enter(self, phase: str, message: str) -> None:
-        with self._lock:
-            self.modified = time.time()
-            if self._transitions:
-                self._transitions[-1]["EndTime"] = self.modified
-            self.secondary = phase
-            self._transitions.append({"Status": phase, "StartTime": self.modified, "StatusMessage": message})
-            LOG.info("%s: %s", self.name, phase)
-
     def _run(self) -> None:
         try:
             ending = self._lacks_capacity() or self._prepare() or self._work()
@@ -226,12 +189,6 @@ class Job(ABC):
                 except (OSError, ValueError, ClientError, BotoCoreError) as error:
                     return failed(f"ClientError: Data download failed for {source.name}: {error}")
         return None
-
-    def _go_on(self, phase: str, message: str) -> None:
-        """The next phase, unless the job is already stopping."""
-        with self._lock:
-            if self.status == "InProgress":
-                self._enter(phase, message)
 
     def _work(self) -> Ending:
         self._go_on(self.kind.word, f"{self.kind.word} image started")
