@@ -374,6 +374,14 @@ def test_an_artifact_cannot_write_outside_its_folder(tmp_path: Path, name: str) 
     assert not Path("/tmp/outside-of-ctrflow").exists()
 
 
+def test_an_artifact_holds_files_and_folders_only(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("/etc/passwd")
+    with tarfile.open(tmp_path / "bad.tar.gz", "w:gz") as tar:
+        tar.add(tmp_path / "link", "link")
+    with pytest.raises(InvalidRecords, match="'link' is neither a file nor a folder"):
+        fetch_artifact((tmp_path / "bad.tar.gz").as_uri(), tmp_path / "model")
+
+
 @pytest.mark.parametrize("cut", [0, 20])
 def test_a_damaged_artifact_leaves_no_folder(tmp_path: Path, cut: int) -> None:
     uri = pack(tmp_path / "cut.tar.gz", "weights")

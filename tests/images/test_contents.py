@@ -72,7 +72,7 @@ def test_neither_a_compiler_nor_what_builds_and_installs_packages_stays_inside(i
 
 # Names of files that hold credentials, and the forms of AWS's keys and of private keys.
 NAMES_OF_SECRETS = re.compile(r"(^|/)(\.aws/|\.git/|\.env$|\.netrc$|\.pypirc$|id_(rsa|ed25519)$|\.docker/config\.json$)")
-SECRETS = re.compile(rb"AKIA[0-9A-Z]{16}|-----BEGIN [A-Z ]*PRIVATE KEY-----\s+[A-Za-z0-9+/=]{40}")
+SECRETS = re.compile(rb"\bAKIA[0-9A-Z]{16}\b|-----BEGIN [A-Z ]*PRIVATE KEY-----\s+[A-Za-z0-9+/=]{40}")
 
 
 def test_no_layer_holds_a_secret(image: str, tmp_path: Path) -> None:
