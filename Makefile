@@ -7,10 +7,12 @@ FORMAT ?= criteo
 LATER = @echo "make $@: $(1)" >&2; exit 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run test spark check ui compile images test-images bench bench-select bench-month clean
+.PHONY: help set-up run test spark check ui compile images test-images bench bench-select bench-month clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
+
+set-up: .venv/.base ## install ctrflow and what it needs into .venv
 
 run: .venv/.base ## run the whole pipeline on the built-in sample, or: make run DATA=<file, folder or glob> FORMAT=<criteo|libsvm|libffm|tfrecord|csv|parquet>
 	@$(BIN)/ctrflow run $(if $(DATA),--data '$(DATA)' --format $(FORMAT),--sample-rows $(ROWS)) $(RUN_OPTIONS)
