@@ -108,6 +108,12 @@ def champion_copy(store: Path | str, champion: Champion, scratch: Path) -> Path:
     return out
 
 
+def champion_file_text(store: Path | str, champion: Champion, name: str) -> str | None:
+    """A text file of the champion's model folder; None where it has none of this name."""
+    found = open_storage(store).read(f"{version_folder(champion.name, champion.version)}/model/{name}")
+    return found.text if found else None
+
+
 def read_champion(store: Path | str, name: str) -> Champion | None:
     """The champion in force; None when no model of this name was ever promoted.
 

@@ -1,14 +1,14 @@
 """How far one day's training rows are from those that the champion was trained on."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from components.distributions import FieldCounts, TrainingData, counted_as, sampled_rows, traffic_click_rate
 from components.manifest import Manifest
-from components.transforms import encoding_of
+from components.transforms import encoding_of, older_table
 
 # The usual reading of the index: below 0.1 little has changed, above 0.25 much.
 SHIFTED = 0.25
@@ -62,9 +62,13 @@ def drift_of(dataset: Path, manifest: Manifest, champion_version: int, champion:
         fields=(),
         reason="another transform made the ids of the champion's rows",
     )
-    if encoding_of(dataset) != champion.encodes or manifest.schema.field_size != len(champion.fields):
+    older = older_table(dataset, champion.encodes)
+    alike = encoding_of(dataset) == champion.encodes or older is not None
+    if not alike or manifest.schema.field_size != len(champion.fields):
         return bare
     sample = sampled_rows(dataset, manifest)
+    if older:
+        sample = replace(sample, ids=older.ids(sample.ids))
     used = sample.values != 0.0
     new = used & ~champion.known(sample.ids)
     fields = tuple(

@@ -29,7 +29,7 @@ from components.preprocess.settings import settings_text
 from components.profile_utilization.step import ProfileConfig
 from components.promote.policy import Policy
 from components.promote.step import PromoteConfig
-from components.run_dates import check_run_date
+from components.run_dates import check_run_date, check_window
 from components.select_strategy.limits import Limits
 from components.select_strategy.step import SelectConfig
 from components.storage import open_storage
@@ -87,7 +87,7 @@ class Recipe:
     Attributes:
         name: of the model in the store, and of the schedule.
         data: files, folders and globs, local or s3://, in which {date} is the run's date; none: the built-in sample.
-        run_date: YYYY-MM-DD in place of the day, in UTC, on which a run begins.
+        run_date: YYYY-MM-DD in place of the day, in UTC, on which a run begins. days: of the window that ends with it.
         slices: fields by whose values evaluate measures the rows apart.
         data_limits: what training rows must keep to, or the run stops before training.
         limits: what a plan may cost and take. instances: a CSV file of own prices and types, laid over the catalogue.
@@ -100,6 +100,7 @@ class Recipe:
     data: tuple[str, ...] = ()
     sample_rows: int = 200_000
     run_date: str = ""
+    days: int = 1
     preprocessing: PreprocessConfig = field(default_factory=lambda: PreprocessConfig(format="criteo"))
     learning: ModelSettings = field(default_factory=ModelSettings)
     profile_budget_s: float = ProfileConfig.budget_s
@@ -121,6 +122,7 @@ class Recipe:
         """Refuses before the first step what a later one would refuse after hours of work."""
         check_name(self.name)
         check_run_date(self.run_date)
+        check_window(self.days, self.data)
         ProfileConfig(settings=self.learning, budget_s=self.profile_budget_s)
         PromoteConfig(name=self.name, margin=self.margin, policy=self.policy, require_promotion=self.require_promotion)
         if self.strategy:
@@ -136,7 +138,7 @@ class Recipe:
     def parameters(self) -> dict[str, Any]:
         """The parameters of the pipeline that are the same on every machine."""
         learning = {name: as_parameter(value) for name, value in with_floats(self.learning).learning().items()}
-        same = ("name", "run_date", "profile_budget_s", "strategy", "warm_start", "margin", "require_promotion", "notify")
+        same = ("name", "run_date", "days", "profile_budget_s", "strategy", "warm_start", "margin", "require_promotion", "notify")
         return {
             **learning,
             **{name: getattr(with_floats(self), name) for name in same},

@@ -70,6 +70,7 @@ def retrain(
     role: str,
     region: str = "",
     run_date: str = "",
+    days: int = 1,
     notify: str = "",
     preprocessing: str = '{"format": "criteo"}',
     data_limits: str = "{}",
@@ -110,7 +111,7 @@ def retrain(
     Args:
         store: folder of the model store, or s3://bucket/folder.
         role, region: SageMaker execution role and region; no region: the environment's.
-        run_date: YYYY-MM-DD in the place of {date} in `inputs`; empty: today in UTC.
+        run_date: YYYY-MM-DD in the place of {date} in `inputs`; empty: today in UTC. days: of the window that ends with it.
         notify: whom the end is told, https://... or arn:aws:sns:...; empty: what a secret says, if there is one.
         policy: a JSON object of the fields of promote's Policy; what is left out has its default.
         preprocessing: a JSON object of the fields of PreprocessConfig, its own seed among them; what is left out has its default.
@@ -126,7 +127,15 @@ def retrain(
     told = finish(name=name, notify=notify, region=region, run_id=run_id)
     kubernetes.use_secret_as_env(told, NOTIFY_SECRET, {"url": NOTIFY_VARIABLE}, optional=True)
     with dsl.ExitHandler(told):
-        data = preprocess(inputs=inputs, settings=preprocessing, store=store, name=name, data_limits=data_limits, run_date=run_date)
+        data = preprocess(
+            inputs=inputs,
+            settings=preprocessing,
+            store=store,
+            name=name,
+            data_limits=data_limits,
+            run_date=run_date,
+            days=days,
+        )
         profiled = profile_utilization(
             dataset=data.outputs["dataset"],
             model=model,
@@ -179,7 +188,14 @@ def retrain(
             region=region,
             run_id=run_id,
         )
-        evaluated = evaluate(model=trained.outputs["model"], dataset=data.outputs["dataset"], store=store, name=name, slices=slices)
+        evaluated = evaluate(
+            model=trained.outputs["model"],
+            dataset=data.outputs["dataset"],
+            champion_dataset=data.outputs["champion_dataset"],
+            store=store,
+            name=name,
+            slices=slices,
+        )
         promoted = promote(
             model=trained.outputs["model"],
             evaluation=evaluated.outputs["evaluation"],

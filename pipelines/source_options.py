@@ -62,8 +62,11 @@ def source_options(command: Command) -> Command:
         click.option("--min-count", type=int, default=4, help="vocabulary: how often a token must stand in training rows"),
         click.option("--hash-size", type=int, default=200_000, help="ids that all hashed columns share"),
         click.option("--categories", type=click.Choice(["hash", "vocabulary"]), default="hash"),
+        click.option("--grow-to", type=int, default=0, help="with --transform: new tokens get ids, up to so many in all; 0 = none"),
         click.option(
-            "--transform", default="", help="transform.json of an earlier dataset or model of columns; else one is fitted"
+            "--transform",
+            default="",
+            help="transform.json of an earlier dataset or model; in a run also: champion; else one is fitted",
         ),
         click.option("--columns", default="", help="of csv, parquet, named features: JSON file, or 'label=click; numeric=price'"),
         click.option("--negative-rate", type=float, default=1.0, help="share of the negative training rows that is kept"),

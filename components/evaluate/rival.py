@@ -13,7 +13,7 @@ from components.evaluate.scoring import CLASSES, ModelRows, Scored, Scoring, Tas
 from components.evaluation import ChampionScore
 from components.manifest import Manifest, read_manifest
 from components.model_files import ModelCard, read_model
-from components.transforms import encoding_of
+from components.transforms import encoding_of, older_table
 
 
 def rival_of(
@@ -28,6 +28,10 @@ def rival_of(
     folder = champion_copy(store, champion, scratch)
     card, name = read_model(folder), f"champion version {champion.version}"
     theirs = encoding_of(folder)
+    if older := older_table(rows.dataset, theirs):
+        if why_not := why_not_comparable(card, rows.manifest):
+            return None, why_not
+        return replace(rows, name=name, model=folder, feature_size=card.feature_size, older=older), ""
     if theirs == encoding_of(rows.dataset) or champion_dataset is None:
         why_not = why_not_encoded_alike(theirs, encoding_of(rows.dataset)) or why_not_comparable(card, rows.manifest)
         if why_not:

@@ -28,6 +28,7 @@ from components.evaluation import SampledRow
 from components.manifest import Manifest, read_one
 from components.model_files import Scorer, load_scorer
 from components.records import Batch, concatenate
+from components.transforms import OlderTable
 from components.workers import Crew
 
 log = logging.getLogger(__name__)
@@ -42,13 +43,17 @@ _PROGRESS_S = 10.0
 
 @dataclass(frozen=True, kw_only=True)
 class ModelRows:
-    """A model and the dataset whose ids are its own. An id from `feature_size` on is unknown to it, and its value counts as 0."""
+    """A model and the dataset whose ids are its own. An id from `feature_size` on is unknown to it, and its value counts as 0.
+
+    Where the dataset's transform grew from the model's, `older` gives the ids that the model's own would have given.
+    """
 
     name: str
     model: Path
     dataset: Path
     manifest: Manifest
     feature_size: int
+    older: OlderTable | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,7 +155,9 @@ class ShardScorer:
         found = []
         for each, scorer, batch in zip(self._work.models, self._scorers, batches, strict=True):
             ids, values = batch.ids, batch.values
-            if each.feature_size < each.manifest.schema.feature_size:
+            if each.older:
+                ids = each.older.ids(ids)
+            elif each.feature_size < each.manifest.schema.feature_size:
                 known = ids < each.feature_size
                 ids, values = np.where(known, ids, 0), np.where(known, values, np.float32(0.0))
             # Minus zero would not be in the order of its bits.

@@ -106,13 +106,15 @@ def evaluate(
             found = replace(found, champion=compared)
         if sliced and not scored.problems[0]:
             found = replace(found, slices=tuple(each for place in sliced for each in slices_of(work, tasks, place, fields[place])))
-    if rival and rival.feature_size < manifest.schema.feature_size:
+    if rival and not rival.older and rival.feature_size < manifest.schema.feature_size:
         known = f"{rival.feature_size:,} of {manifest.schema.feature_size:,} features"
         found = replace(found, warnings=(*found.warnings, f"{rival.name} knows {known}; the others count as absent for it"))
+    seen = rival or rows
     found = replace(
         found,
         training_data=training_data(dataset, manifest),
-        drift=champion_drift(dataset, manifest, store, champion) if store and champion else None,
+        # By rows whose ids the champion knows.
+        drift=champion_drift(*(seen.dataset, seen.manifest), store, champion) if store and champion else None,
     )
     write_evaluation(out, found)
     write_report(report, evaluation_page(config.name, found, card))

@@ -17,6 +17,8 @@ from components.records import ENCODINGS, Encoding, Schema
 FORMATS: tuple[Format, ...] = get_args(Format)
 OnBadRow = Literal["stop", "skip"]
 VALIDATION_FRACTION = 0.1
+# In the place of a file: the transform of the champion in the store that the pipeline knows.
+CHAMPION = "champion"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,8 +31,9 @@ class PreprocessConfig:
 
     Of libffm `field_size` counts fields, from `field_base` on, of which each takes `values_per_field` places of a row. Of tables
     (csv, parquet, tfrecord with named features) `columns` says what the columns mean, as columns.py reads it; those of criteo are
-    known. `transform` names one that was fitted before; without it, one is fitted as `fitting` says. `names` are the columns of CSV
-    without a header.
+    known. `transform` names one that was fitted before; without it, one is fitted as `fitting` says. With `grow_to` its
+    vocabularies grow by tokens that stand `min_count` times, up to so many ids in all. `names` are the columns of CSV without a
+    header. In the pipeline `transform` may be `champion`, which is fitted where there is none yet (champion_rows.py).
 
     `split_by`, `split_column` and `split_boundary` say which rows validate (splits.SplitConfig), `validation_fraction` how many: a
     tenth unless it is given, and times decide alone. `shards` 0 means: as many as suit the rows, and share out evenly among
@@ -60,6 +63,7 @@ class PreprocessConfig:
     separator: Separator = ","
     names: tuple[str, ...] = ()
     transform: str = ""
+    grow_to: int = 0
     fitting: TransformConfig = field(default_factory=TransformConfig)
 
     def __post_init__(self) -> None:
@@ -87,7 +91,9 @@ class PreprocessConfig:
             raise InvalidConfig(f"shards {self.shards}: --workers {self.workers} chooses their number; leave one of them out")
         if self.on_bad_row not in get_args(OnBadRow):
             raise InvalidConfig(f"on_bad_row {self.on_bad_row!r} is none of {', '.join(get_args(OnBadRow))}")
-        for name in ("field_size", "feature_size", "seed", "max_bad_rows", "processes", "shards"):
+        if self.grow_to and not self.transform:
+            raise InvalidConfig(f"grow_to {self.grow_to}: say which transform grows (--transform), or leave --grow-to out")
+        for name in ("field_size", "feature_size", "seed", "max_bad_rows", "processes", "shards", "grow_to"):
             if getattr(self, name) < 0:
                 raise InvalidConfig(f"{name} {getattr(self, name)}: must not be negative")
         # Checks the ranges that Schema knows, before any file is read.

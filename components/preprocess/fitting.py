@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from components.errors import InvalidConfig, InvalidRecords
 from components.preprocess.columns import Columns
+from components.preprocess.growing import grown
 from components.preprocess.moments import Moments, moments_of, quantile_edges, scaling_of
 from components.preprocess.tokens import TokenCounts, added, tokens_of
 from components.preprocess.transform import CategoryEncoding, CategoryField, NumberEncoding, NumberField, Transform
@@ -75,11 +76,13 @@ def nothing_counted(columns: Columns) -> Counts:
 
 @dataclass(frozen=True, kw_only=True)
 class Fitting:
-    """Counts rows of `columns`, merges counts, and makes the transform of them."""
+    """Counts rows of `columns`, merges counts, and makes the transform: a new one, or `growing` with at most `grow_to` ids."""
 
     columns: Columns
     config: TransformConfig = TransformConfig()
     most_tokens: int = MOST_TOKENS
+    growing: Transform | None = None
+    grow_to: int = 0
 
     @property
     def counts_rows(self) -> bool:
@@ -151,6 +154,8 @@ class Fitting:
         """
         if self.counts_rows and not counts.rows:
             raise InvalidRecords("0 training rows: a transform is fitted on at least one; send more rows or hold fewer out")
+        if self.growing:
+            return grown(self.growing, counts.tokens, self.config.min_count, self.grow_to)
         numbers: list[NumberField] = []
         free = 0
         for place, name in enumerate(self.columns.numeric):

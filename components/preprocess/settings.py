@@ -12,7 +12,7 @@ from pathlib import Path
 from components.documents import settings_of
 from components.errors import InvalidConfig
 from components.preprocess.columns import Columns, columns_document, read_columns
-from components.preprocess.config import PreprocessConfig
+from components.preprocess.config import CHAMPION, PreprocessConfig
 
 
 def columns_text(columns: Columns) -> str:
@@ -31,7 +31,7 @@ def settings_text(config: PreprocessConfig) -> str:
     """
     columns = columns_text(read_columns(config.columns)) if config.columns else ""
     given = config.transform
-    transform = str(Path(given).absolute()) if given and "://" not in given else given
+    transform = str(Path(given).absolute()) if given and given != CHAMPION and "://" not in given else given
     return json.dumps(asdict(replace(config, columns=columns, transform=transform)), ensure_ascii=False)
 
 

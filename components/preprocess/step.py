@@ -23,10 +23,11 @@ from components.images import VERSION
 from components.manifest import MANIFEST, SPLITS, HeldOut, Manifest, Split, SplitName, write_manifest
 from components.preprocess.bounds import MemoryPlan, memory_bound, processes_for
 from components.preprocess.collisions import with_collisions
-from components.preprocess.config import PreprocessConfig
+from components.preprocess.config import CHAMPION, PreprocessConfig
 from components.preprocess.delimited import Delimited
 from components.preprocess.engine import Engine, OpenEngine, one_machine
-from components.preprocess.fitting import Fitting, nothing_counted
+from components.preprocess.fitting import Fitting, TransformConfig, nothing_counted
+from components.preprocess.growing import check_growth
 from components.preprocess.libffm import FieldLayout
 from components.preprocess.lines import input_files
 from components.preprocess.passes import Gathered, fitted, gather, with_boundary, with_transform
@@ -134,11 +135,16 @@ def table_work(config: PreprocessConfig, files: list[Path], input_bytes: int, sc
         table = open_table(read, config.format, form, files)
     work = replace(work_of(config, columns.field_size, input_bytes, scratch, memory), table=table)
     if config.transform:
+        if config.transform == CHAMPION:
+            raise InvalidConfig("transform champion: a run of the pipeline knows the store; here give the file of its model folder")
         transform = read_transform(Path(config.transform))
-        # What is ignored may differ from day to day.
-        if replace(transform.columns, ignored=()) != replace(columns, ignored=()):
+        if not transform.fits(columns):
             raise InvalidConfig(f"{config.transform}: was fitted for other columns; give those of its dataset, or fit another one")
-        return with_transform(work, transform)
+        if not config.grow_to:
+            return with_transform(work, transform)
+        check_growth(transform, config.grow_to, config.transform)
+        counting = TransformConfig(categories="vocabulary", min_count=config.fitting.min_count)
+        return replace(work, fitting=Fitting(columns=transform.columns, config=counting, growing=transform, grow_to=config.grow_to))
     fitting = Fitting(columns=columns, config=config.table_fitting)
     return replace(work, fitting=fitting) if fitting.counts_rows else with_transform(work, fitting.fit(nothing_counted(columns)))
 

@@ -5,6 +5,7 @@
     categories    each: one id for missing
     categories    hashed: ids that all columns share, a stable hash of column and token; or, with a vocabulary, each: one id for
                   rare and unseen tokens, then one a token, the most frequent first
+    later tokens  one each, for vocabularies that grew (growing.py)
 
 A category has value 1. A multi-valued column fills its fields with its tokens, then with its id for missing and value 0, which adds
 nothing; if it has no token at all, the first of these has value 1, as any missing cell does.
@@ -13,7 +14,7 @@ The same object is saved with the dataset and with the model (transform_file.py)
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import repeat
 from typing import Literal
@@ -27,6 +28,7 @@ from components.preprocess.columns import Columns
 from components.preprocess.hashing import token_hashes
 from components.preprocess.tokens import Tokens, tokens_of
 from components.records import Batch
+from components.transforms import OlderVersion
 
 NumberEncoding = Literal["log", "bucket", "standard", "min_max"]
 CategoryEncoding = Literal["hash", "vocabulary"]
@@ -49,9 +51,9 @@ class NumberField:
 class CategoryField:
     """A categorical or multi-valued column that takes `width` fields.
 
-    Ids of tokens are `first` .. `first` + `size` - 1; hashed columns have no `vocabulary` and no id for `rare` tokens. `distinct`
-    tokens stood in the rows that it was made for; `collision_rate` is the share of them that share their id with another one of
-    this column.
+    Ids of tokens are `first` .. `first` + `size` - 1; hashed columns have no `vocabulary` and no id for `rare` tokens. Tokens that
+    it grew by have `grown_ids`. `distinct` tokens stood in the rows that it was made for; `collision_rate` is the share of them
+    that share their id with another one of this column.
     """
 
     name: str
@@ -64,11 +66,14 @@ class CategoryField:
     vocabulary: tuple[str, ...] | None = None
     distinct: int = 0
     collision_rate: float = 0.0
+    grown: tuple[str, ...] = ()
+    grown_ids: tuple[int, ...] = ()
 
     @cached_property
     def known(self) -> dict[bytes, int]:
         """The id of each token of the vocabulary."""
-        return {to_bytes(token): self.first + place for place, token in enumerate(self.vocabulary or ())}
+        first = {to_bytes(token): self.first + place for place, token in enumerate(self.vocabulary or ())}
+        return first | {to_bytes(token): number for token, number in zip(self.grown, self.grown_ids, strict=True)}
 
     def looked_up(self, tokens: pa.BinaryArray) -> NDArray[np.int64]:
         """The ids of tokens by the vocabulary."""
@@ -84,7 +89,8 @@ class CategoryField:
 class Transform:
     """Everything that is needed to turn a row of `columns` into ids and values.
 
-    `rows` training rows were counted for it, 0 where the settings alone make it.
+    `rows` training rows were counted for it, 0 where the settings alone make it. `older` are those that it grew from, the first
+    one first.
     """
 
     columns: Columns
@@ -92,6 +98,11 @@ class Transform:
     categories: tuple[CategoryField, ...]
     feature_size: int
     rows: int
+    older: tuple[OlderVersion, ...] = ()
+
+    def fits(self, columns: Columns) -> bool:
+        """Whether it was fitted for these. What is ignored may differ from day to day."""
+        return replace(self.columns, ignored=()) == replace(columns, ignored=())
 
     @property
     def field_size(self) -> int:

@@ -19,11 +19,13 @@ from components.errors import InvalidRecords, WorkflowError
 from components.preprocess.columns import Columns, MultiValued
 from components.preprocess.transform import CategoryField, NumberField, Transform
 from components.storage import write_text_atomic
-from components.transforms import TRANSFORM
+from components.transforms import TRANSFORM, OlderVersion
 
 FORMAT, FORMAT_VERSION = "ctrflow transform", 2
 # Of a transform, its columns and its fields: what is told of training rows or asked of files, and makes no id or value.
-TOLD = ("rows", "label", "ignored", "split", "distinct", "collision_rate")
+TOLD = ("rows", "label", "ignored", "split", "distinct", "collision_rate", "older")
+# Which only those have that grew, so that the others' digests are what they were before there was growth.
+GROWN = ("grown", "grown_ids", "older")
 Part = TypeVar("Part")
 
 
@@ -34,11 +36,13 @@ def _canonical(document: object) -> str:
 def _document(transform: Transform) -> dict[str, Any]:
     """The transform as JSON has it. Not by `asdict`, which copies each token of a vocabulary."""
     parts = {name: [_fields_of(part) for part in getattr(transform, name)] for name in ("numbers", "categories")}
+    parts |= {"older": [asdict(each) for each in transform.older]} if transform.older else {}
     return {**_fields_of(transform), **parts, "columns": asdict(transform.columns)}
 
 
 def _fields_of(part: Transform | NumberField | CategoryField) -> dict[str, Any]:
-    return {field.name: getattr(part, field.name) for field in fields(part)}
+    found = {field.name: getattr(part, field.name) for field in fields(part)}
+    return {name: value for name, value in found.items() if value or name not in GROWN}
 
 
 def transform_digest(transform: Transform) -> str:
@@ -112,8 +116,9 @@ def _transform(document: Any) -> Transform:
         Transform,
         {
             **document,
+            "older": [_part(OlderVersion, each) for each in document.get("older", [])],
             "columns": _part(Columns, {**columns, "multi_valued": lists}),
             "numbers": [_part(NumberField, each) for each in document["numbers"]],
-            "categories": [_part(CategoryField, each) for each in document["categories"]],
+            "categories": [_part(CategoryField, {"grown": [], "grown_ids": [], **each}) for each in document["categories"]],
         },
     )

@@ -82,6 +82,8 @@ def test_a_run_on_a_cluster_has_exactly_the_parameters_of_the_pipeline() -> None
         ("strategy: horovod\nlearning: {batch_size: 255}", (), "batch_size 255: must be a multiple of the 2 workers"),
         ("strategy: fast", (), "strategy 'fast': choose one of single"),
         ("run_date: tomorrow", (), "run_date 'tomorrow': YYYY-MM-DD is expected"),
+        ("days: 7\ndata: [logs/*.tsv]", (), "days 7: no {date} in the inputs to put them in"),
+        ("preprocessing: {grow_to: 9}", (), "grow_to 9: say which transform grows"),
         ("notify: me@example.com", (), "notify 'me@example.com': https://... or arn:aws:sns:... is expected"),
         ("cluster: {sagemaker: {role: admin}}", (), "role 'admin': arn:aws:iam::<account>:role/<name> is expected"),
         ("cluster: {sagemaker: {output_uri: /jobs}}", (), "output_uri '/jobs': s3:// is expected"),

@@ -389,6 +389,25 @@ def test_a_champion_of_a_smaller_table_scores_what_it_knows(folder: Folder) -> N
     assert any("knows 40 of 50 features" in warning for warning in found.warnings)
 
 
+def test_a_champion_whose_vocabulary_grew_since_scores_by_its_own(folder: Folder, tmp_path: Path) -> None:
+    """Ids from 40 on are tokens that were rare to the champion: 7 in the first field, 8 in the second; the third is of numbers."""
+    known, rare = 40, np.array([0, 7, 8])
+    columns = [{"name": name, "width": 1, "missing": 1, "rare": number} for name, number in (("y", 7), ("z", 8))]
+    older = [{"encodes": "before all", "feature_size": 20}, {"encodes": "the champion's", "feature_size": known}]
+    transform = {"numbers": [{"name": "x"}], "categories": columns, "older": older}
+    ours = json.dumps({"encodes": "today's", "transform": transform})
+    (folder.dataset / "transform.json").write_text(ours)
+    folder.model = write_model(tmp_path / "ours", TRUE_WEIGHTS, folder.manifest, ours)
+    theirs = json.dumps({"encodes": "the champion's"})
+    put_in_store(folder.store, 2, WEAK_WEIGHTS[:known], folder.manifest, feature_size=known, transform=theirs)
+    found = folder.evaluate(folder.store)
+    rows = folder.validation
+    seen = replace(rows, ids=np.where(rows.ids < known, rows.ids, rare))
+    assert found.champion.auc == pytest.approx(roc_auc_score(rows.labels, probabilities(WEAK_WEIGHTS, seen)), abs=1e-6)
+    assert found.auc == pytest.approx(roc_auc_score(rows.labels, probabilities(TRUE_WEIGHTS, rows)), abs=1e-6)
+    assert not any("features" in warning for warning in found.warnings)
+
+
 def test_slices_are_measured_as_rows_of_their_own(folder: Folder, tmp_path: Path) -> None:
     config = EvaluateConfig(slices=("field 1",))
     found = evaluate(config, folder.model, folder.dataset, folder.out, folder.report, None).slices
@@ -430,6 +449,7 @@ def test_kfp_gets_finite_metrics_and_a_curve_of_at_most_200_points(folder: Folde
     component.python_func(
         model=dsl.Model(uri=str(folder.model)),
         dataset=dsl.Dataset(uri=str(folder.dataset)),
+        champion_dataset=dsl.Dataset(uri=str(tmp_path / "kfp" / "none")),
         store=str(folder.store),
         name="deepfm",
         slices=" field 0, field 2",

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+from kfp import dsl
 
 from components.errors import InvalidConfig, InvalidRecords
 from components.examples import encode_example
@@ -156,8 +157,11 @@ def test_the_pipelines_step_takes_them_as_they_are(tmp_path: Path, s3: Any) -> N
         store=str(tmp_path / "models"),
         name="deepfm",
         run_date="",
+        days=1,
         data_limits="{}",
         dataset=Artifact(tmp_path / "dataset"),
+        champion_dataset=Artifact(tmp_path / "champion"),
+        metrics=dsl.Metrics(),
         report=Artifact(tmp_path / "report"),
     )
     assert [source.path for source in read_manifest(tmp_path / "dataset").sources] == ["s3://clicks/logs/day1"]
