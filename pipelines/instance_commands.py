@@ -1,6 +1,5 @@
 """ctrflow instances: the catalogue of instance types, and its prices."""
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 
@@ -8,11 +7,12 @@ import click
 
 from components.instances import Instance, in_families, read_instances, write_overrides
 from components.price_list import PRICE_LIST, download_prices, refreshed
+from pipelines.commands import Answer, Group
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 
 
-@click.group()
+@click.group(cls=Group)
 def instances() -> None:
     """Show the catalogue of instance types, or take prices from AWS's public price list."""
 
@@ -20,11 +20,10 @@ def instances() -> None:
 @instances.command(name="list")
 @click.option("--family", "families", multiple=True, help="such as c7i; may be given several times")
 @click.option("--instances", "overrides", type=FILE, help="a file of your own: prices, and types that the catalogue lacks")
-@click.option("--json", "as_json", is_flag=True, help="print a document for programs")
-def show(families: tuple[str, ...], overrides: Path | None, as_json: bool) -> None:
+def show(families: tuple[str, ...], overrides: Path | None) -> Answer:
     """Print the types that a plan may choose among, with the source and day of each price."""
     chosen = in_families(read_instances(overrides=overrides), families)
-    click.echo(json.dumps([asdict(instance) for instance in chosen], indent=2) if as_json else table(chosen))
+    return Answer(text=table(chosen), document=[asdict(instance) for instance in chosen])
 
 
 @instances.command()
@@ -33,7 +32,7 @@ def show(families: tuple[str, ...], overrides: Path | None, as_json: bool) -> No
     "--out", type=FILE, default=Path("instances.csv"), help="your file; its prices are replaced, types of your own are kept"
 )
 @click.option("--price-list", default=PRICE_LIST, help="address of the list; a file that you fetched otherwise is file:///...")
-def refresh(region: str, out: Path, price_list: str) -> None:
+def refresh(region: str, out: Path, price_list: str) -> Answer:
     """Take the prices of training from AWS's public price list into a file of your own. No credentials are needed."""
     catalogue = read_instances()
     known = read_instances(overrides=out if out.exists() else None)
@@ -42,12 +41,14 @@ def refresh(region: str, out: Path, price_list: str) -> None:
     kept = [instance for instance in known if instance.name not in new and instance not in catalogue]
     write_overrides(out, [*new.values(), *kept], catalogue)
     changed = sum(new[old.name].usd_per_hour != old.usd_per_hour for old in known if old.name in new)
-    click.echo(f"{out}: prices of {len(new)} types of {prices.published} in {region}, {changed} of them changed")
+    lines = [f"{out}: prices of {len(new)} types of {prices.published} in {region}, {changed} of them changed"]
     missing = [instance.name for instance in known if instance.name not in new]
     if missing:
-        click.echo(f"as before, for the list has no single price of them: {', '.join(missing)}")
+        lines.append(f"as before, for the list has no single price of them: {', '.join(missing)}")
     others = len(prices.usd_per_hour.keys() - new.keys())
-    click.echo(f"{others} types of the list are not in the catalogue; add rows of your own to {out} for those that you want")
+    lines.append(f"{others} types of the list are not in the catalogue; add rows of your own to {out} for those that you want")
+    counts = {"refreshed": len(new), "changed": changed, "missing": missing, "not_in_catalogue": others}
+    return Answer(text="\n".join(lines), document={"out": str(out), "region": region, "published": prices.published, **counts})
 
 
 def table(chosen: tuple[Instance, ...]) -> str:

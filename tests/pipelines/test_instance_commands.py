@@ -54,12 +54,16 @@ def test_refresh_writes_prices_and_keeps_types_of_the_user(ctrflow: Run, tmp_pat
     assert (rows["ml.m5.xlarge"]["usd_per_hour"], rows["ml.m5.xlarge"]["source"]) == ("0.24", "price list of AWS, us-east-1")
     assert (rows["ml.m5.xlarge"]["date"], rows["ml.m5.xlarge"]["vcpus"]) == ("2026-11-30", "")
     assert rows["ml.g5.xlarge"]["usd_per_hour"] == "1"
+    again = ctrflow("instances", "refresh", "--price-list", (tmp_path / "list.csv").as_uri(), "--json", cwd=tmp_path)
+    document = json.loads(again.stdout)
+    assert (document["out"], document["published"], document["refreshed"]) == ("instances.csv", "2026-11-30", 2)
+    assert (document["changed"], document["not_in_catalogue"]) == (1, 1)
     assert ",".join(rows["ml.c9i.large"].values()) == own
 
 
 def test_a_list_out_of_reach_is_one_line_and_changes_nothing(ctrflow: Run, tmp_path: Path) -> None:
     where = ("--price-list", "http://127.0.0.1:1/{region}/index.csv")
-    done = ctrflow("instances", "refresh", *where, cwd=tmp_path)
+    done = ctrflow("instances", "refresh", *where, "--json", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (1, "")
     last = done.stderr.splitlines()[-1]
     assert last.startswith("ctrflow: http://127.0.0.1:1/us-east-1/index.csv: cannot be read (")

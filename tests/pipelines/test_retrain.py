@@ -73,3 +73,50 @@ def test_parameters_are_plain_values(text: str) -> None:
 def test_equal_code_compiles_to_equal_text(text: str, tmp_path: Path) -> None:
     compile_retrain(tmp_path / "again.yaml")
     assert (tmp_path / "again.yaml").read_text() == text
+
+
+def test_steps_that_go_on_where_they_were_are_tried_again_later_and_later(text: str) -> None:
+    pipeline = next(yaml.safe_load_all(text))
+    tasks = pipeline["components"]["comp-exit-handler-1"]["dag"]["tasks"]
+    retried = {name: task["retryPolicy"] for name, task in tasks.items() if "retryPolicy" in task}
+    assert {name: policy["maxRetryCount"] for name, policy in retried.items()} == {
+        "profile-utilization": 2,
+        "select-strategy": 2,
+        "train": 3,
+        "promote": 2,
+    }
+    assert {(each["backoffDuration"], each["backoffFactor"]) for each in retried.values()} == {("60s", 2.0)}
+    finish = pipeline["root"]["dag"]["tasks"]["finish"]
+    assert finish["triggerPolicy"]["strategy"] == "ALL_UPSTREAM_TASKS_COMPLETED"
+
+
+def test_every_pod_has_memory_a_time_limit_a_label_and_a_name_for_people(text: str) -> None:
+    pipeline, platform = yaml.safe_load_all(text)
+    kubernetes = platform["platforms"]["kubernetes"]
+    pods = kubernetes["deploymentSpec"]["executors"]
+    containers = {name: each["container"] for name, each in pipeline["deploymentSpec"]["executors"].items()}
+    assert pods.keys() == containers.keys()
+    for name, container in containers.items():
+        asked = container["resources"]
+        assert asked["resourceCpuRequest"], name
+        assert asked["resourceMemoryRequest"] == asked["resourceMemoryLimit"], name
+        assert 3600 <= int(pods[name]["activeDeadlineSeconds"]) <= 25 * 3600, name
+        assert pods[name]["podMetadata"]["labels"] == {"app.kubernetes.io/part-of": "ctrflow"}, name
+    tasks = {**pipeline["root"]["dag"]["tasks"], **pipeline["components"]["comp-exit-handler-1"]["dag"]["tasks"]}
+    assert {task["taskInfo"]["name"] for name, task in tasks.items() if name != "exit-handler-1"} == {
+        "Preprocess raw clicks",
+        "Profile utilization",
+        "Select strategy",
+        "Train",
+        "Evaluate",
+        "Promote",
+        "Finish",
+    }
+    assert kubernetes["pipelineConfig"] == {"activeDeadlineSeconds": 2 * 86400, "resourceTtlOnCompletion": 7 * 86400}
+
+
+def test_a_webhook_is_a_secret_by_reference_that_need_not_be_there(text: str) -> None:
+    _, platform = yaml.safe_load_all(text)
+    (secret,) = platform["platforms"]["kubernetes"]["deploymentSpec"]["executors"]["exec-finish"]["secretAsEnv"]
+    assert (secret["secretName"], secret["optional"]) == ("ctrflow-notify", True)
+    assert secret["keyToEnv"] == [{"envVar": "CTRFLOW_NOTIFY", "secretKey": "url"}]
