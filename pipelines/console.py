@@ -2,56 +2,97 @@
 
 import json
 import time
+from datetime import timedelta
 from pathlib import Path
 
-from rich.console import Console
+from rich.console import Console, RenderableType
+from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Task as Shown
 from rich.table import Table
+from rich.text import Text
 
 from components.evaluation import read_evaluation
 from components.plan_file import read_plan
 from pipelines.local.run import Listener
+from pipelines.local.task_log import training_progress
 from pipelines.runs import Run, Task
 
 NO_TERMINAL_WIDTH = 150
+PLAIN_EVERY_S = 60.0
+
+
+class Share(ProgressColumn):
+    """A bar, once it is known how much there is to do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._bar = BarColumn(bar_width=20)
+
+    def render(self, task: Shown) -> RenderableType:
+        return self._bar.render(task) if task.total else ""
+
+
+class TimeLeft(ProgressColumn):
+    """By how fast it went lately; nothing until that is known."""
+
+    def render(self, task: Shown) -> RenderableType:
+        left_s = task.time_remaining
+        return Text("" if left_s is None else f"{timedelta(seconds=int(left_s))} left")
 
 
 class RunConsole:
-    """Prints a run as it goes. On a terminal the running step shows its time and last message; `verbose` prints every line."""
+    """Prints a run as it goes: a line when a step has ended, and what the running one does.
+
+    On a terminal that is one line which changes: its time and last message and, of a training, its steps, loss, rate and time left.
+    Elsewhere a training says so in a line of its own, at most one in PLAIN_EVERY_S. `verbose` prints every line.
+    """
 
     def __init__(self, *, verbose: bool, stderr: bool = False) -> None:
         terminal = Console(highlight=False, stderr=stderr)
         # A log file has no width to fit.
         self.console = terminal if terminal.is_terminal else Console(highlight=False, stderr=stderr, width=NO_TERMINAL_WIDTH)
         self._verbose = verbose
-        self._status = self.console.status("")
-        self._began = 0.0
+        said = TextColumn("{task.fields[said]}", markup=False)
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), Share(), said, TimeLeft())
+        self._progress = Progress(*columns, console=self.console, transient=True)
+        self._shown = self._progress.add_task("", total=None, said="")
+        self._spoke = 0.0
 
     def listener(self) -> Listener:
         return Listener(began=self._on_begin, said=self._on_line, ended=self._on_end)
 
     def _on_begin(self, task: Task) -> None:
-        self._began = time.monotonic()
+        self._spoke = time.monotonic()
         if self._verbose:
             self.console.print(f"{task.name} ...")
         elif self.console.is_terminal:
-            self._status.update(f"{task.name} ...")
-            self._status.start()
+            self._progress.remove_task(self._shown)
+            self._shown = self._progress.add_task(task.name, total=None, said="")
+            self._progress.start()
 
     def _on_line(self, task: str, line: str) -> None:
+        trained = training_progress(line) if task == "train" else None
         if self._verbose:
             self.console.print(line, markup=False)
-        elif self.console.is_terminal and line:
-            self._status.update(f"{task} {time.monotonic() - self._began:.0f} s: {line[:90]}".replace("[", "\\["))
+        elif not self.console.is_terminal:
+            if trained and time.monotonic() - self._spoke >= PLAIN_EVERY_S:
+                self._spoke = time.monotonic()
+                self.console.print(f"{task:<20} {trained.words}", markup=False)
+        elif trained:
+            self._progress.update(self._shown, total=trained.steps, completed=trained.step, said=trained.words)
+        elif line and self._progress.tasks[0].total is None:
+            self._progress.update(self._shown, said=line[:90])
 
     def _on_end(self, task: Task) -> None:
-        self._status.stop()
+        self.stop()
         if task.state == "succeeded":
             self.console.print(f"{task.name:<20} {task.elapsed_s:6.1f} s  {task.figures}", markup=False, soft_wrap=True)
         else:
             self.console.print(f"{task.name:<20} {task.elapsed_s:6.1f} s  failed", markup=False)
 
     def stop(self) -> None:
-        self._status.stop()
+        if self._progress.live.is_started:  # rich ends a line otherwise that was not begun
+            self._progress.stop()
 
 
 def summary(run: Run, folder: Path, *, total_s: float, endpoint_s: float, best_auc: float | None) -> Table:

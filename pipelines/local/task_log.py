@@ -15,6 +15,7 @@ _OUR_ERROR = re.compile(r"^(?:\s*)components\.errors\.(?P<kind>\w+): (?P<text>.*
 _ANY_ERROR = re.compile(r"^(?:\s*)(?P<text>[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit)\b.*)$")
 # What the shell around a step says of it.
 _KILLED = re.compile(r"^\s*Killed$")
+_PROGRESS = re.compile(r"step (\d+) of (\d+)(?:, loss ([-\d.]+))?, (\d+) examples/s$")
 _PREFIX = re.compile(r"^\s*\[KFP Executor [^\]]*\]: ")
 
 Kind = Literal["started", "line", "work_begins", "work_ends", "succeeded", "failed"]
@@ -45,6 +46,27 @@ def events(lines: Iterable[str]) -> Iterator[Event]:
             yield Event("work_ends", task, line)
         else:
             yield Event("line", task, line)
+
+
+@dataclass(frozen=True)
+class TrainingProgress:
+    """How far a training is. `loss` is text as it was logged, empty where none was."""
+
+    step: int
+    steps: int
+    loss: str
+    examples_per_s: int
+
+    @property
+    def words(self) -> str:
+        loss = f", loss {self.loss}" if self.loss else ""
+        return f"step {self.step:,} of {self.steps:,}{loss}, {self.examples_per_s:,} examples/s"
+
+
+def training_progress(line: str) -> TrainingProgress | None:
+    """What the training program's log says of it now and then (components/train/program/fit.py); None for any other line."""
+    found = _PROGRESS.search(line)
+    return TrainingProgress(int(found[1]), int(found[2]), found[3] or "", int(found[4])) if found else None
 
 
 def message(line: str) -> str:
