@@ -2,11 +2,11 @@
 
     python tests/benchmarks/month.py [--days 30] [--rows 40000]
 
-Every night: preprocess by the champion's transform, the check before training, a training job that starts from the champion,
-evaluate against it, promote. On three days the data are bad and must be refused. Five promotions are killed (SIGKILL), each at
-another point: what is in force then must be the old champion or the new one, whole, and the night is run again. After each night
-the champion is measured on 20,000 rows of the next day that nobody has seen, each weighted by its planted chances of a click and of
-none, so that labels add no luck: it may not be worse than the one before by more than the gate's margin.
+Every night: preprocess by the champion's transform, whose vocabulary grows, the check before training, a training job that starts
+from the champion, evaluate against it, promote. On three days the data are bad and must be refused. Five promotions are killed
+(SIGKILL), each at another point: what is in force then must be the old champion or the new one, whole, and the night is run again.
+After each night the champion is measured on 20,000 rows of the next day that nobody has seen, each weighted by its planted chances
+of a click and of none, so that labels add no luck: it may not be worse than the one before by more than the gate's margin.
 """
 
 import argparse
@@ -32,16 +32,16 @@ from components.data_check import DataLimits, check_data
 from components.errors import InvalidRecords
 from components.evaluate.step import EvaluateConfig, evaluate
 from components.job_settings import JobSettings
-from components.model_files import model_digest
+from components.model_files import model_digest, read_model
 from components.plan import ModelSettings, direct_plan
-from components.preprocess.config import PreprocessConfig
+from components.preprocess.champion_rows import by_champion
+from components.preprocess.config import CHAMPION, PreprocessConfig
 from components.preprocess.fitting import TransformConfig
 from components.preprocess.step import preprocess
 from components.promote import step as promotion
 from components.promote.model_store import read_version
 from components.storage import open_storage
 from components.train.step import TrainStepConfig, train
-from components.transforms import TRANSFORM
 from pipelines.local_jobs import local_jobs
 from pipelines.sample import PlantedModel, Rows
 from pipelines.scoring import open_source, score_rows
@@ -49,8 +49,10 @@ from pipelines.scoring import open_source, score_rows
 NAME = "deepfm"
 CONFIG = promotion.PromoteConfig(name=NAME)
 SETTINGS = ModelSettings(embedding_size=8, deep_layers=(32, 16), learning_rate=0.002, batch_size=512)
-# How far the planted weights turn in a day, in radians: those of a week ago share 76 % with today's.
-TURN = 0.1
+# Ids that the vocabularies may grow to.
+GROW_TO = 20_000
+# How far the planted weights turn in a day, in radians: those of a month ago share 7 % with today's.
+TURN = 0.05
 NEXT_ROWS = 20_000
 BAD_DAYS = {8: "labels shuffled", 15: "half the file missing", 22: "ids shifted"}
 # From which day on a promotion is killed, the next one that gets so far, and where: what is called there kills the process instead.
@@ -140,11 +142,12 @@ def run_night(log: Path, store: Path, work: Path, jobs: JobSettings, crash: int 
     config = PreprocessConfig(
         format="criteo",
         validation_fraction=0.25,
-        transform=str(folder / TRANSFORM) if folder else "",
+        transform=CHAMPION,
+        grow_to=GROW_TO,
         fitting=TransformConfig(categories="vocabulary"),
     )
     dataset, model, report = work / "dataset", work / "model", work / "report.html"
-    preprocess(config, [str(log)], dataset, report)
+    preprocess(by_champion(config, store, NAME, work), [str(log)], dataset, report)
     try:
         check_data(DataLimits(), dataset, store, NAME)
     except InvalidRecords as error:
@@ -248,11 +251,14 @@ class Month:
         self._promise(days, not self._crashes, f"{len(self._crashes)} promotions were never killed: too few got so far")
         rows, chances = self._world.day(days + 1, NEXT_ROWS)
         log = write_day(self._folder / "next.tsv", self._world.labels(chances), rows)
-        first, last = (
-            true_auc(self.store / NAME / "versions" / str(n) / "model", log, chances) for n in (1, in_store(self.store).version)
-        )
+        models = [self.store / NAME / "versions" / str(number) / "model" for number in (1, in_store(self.store).version)]
+        first, last = (true_auc(model, log, chances) for model in models)
         self._promise(days, last > first, f"the champion of the first day has {first:.4f}, the last one {last:.4f}")
-        return f"{self.promotions} promotions; a champion never replaced would have {first:.4f} by now, the last one has {last:.4f}"
+        ids = [read_model(model).feature_size for model in models]
+        return (
+            f"{self.promotions} promotions, a table of {ids[0]:,} ids that grew to {ids[1]:,}; a champion never replaced would "
+            f"have {first:.4f} by now, the last one has {last:.4f}"
+        )
 
 
 def main() -> None:
