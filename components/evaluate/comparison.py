@@ -8,6 +8,7 @@ Array suffixes: B rows, G groups of rows, R replicates.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from math import factorial
 from statistics import NormalDist
 
 import numpy as np
@@ -20,6 +21,10 @@ from components.evaluate.ranking import Counts, Ranking, Scores
 GROUPS = 10_000
 REPLICATES = 1_000
 _UNITS = float(2**32)
+# A Poisson draw of mean 1 for each 16 random bits: mean 1, variance 0.99997. numpy's own draws take twelve times as long.
+_POISSON = np.searchsorted(
+    np.rint(np.cumsum([np.exp(-1.0) / factorial(count) for count in range(9)]) * 65_536), np.arange(65_536), "right"
+).astype(np.float64)
 Pairs = Iterable[tuple[Scores, Scores]]
 
 
@@ -94,7 +99,7 @@ def loss_difference(losses: GroupedLosses, confidence: float, seed: int = 0) -> 
     random = np.random.default_rng(seed)
     means = []
     for _ in range(REPLICATES // 50):
-        drawn_RG = random.poisson(1.0, (50, len(rows_G))).astype(np.float64)
+        drawn_RG = _POISSON[random.integers(0, len(_POISSON), (50, len(rows_G)), np.uint16)]
         drawn_rows = drawn_RG @ rows_G
         means.append((drawn_RG @ sums_G)[drawn_rows > 0] / drawn_rows[drawn_rows > 0])
     means_R = np.concatenate(means)
