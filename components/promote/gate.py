@@ -58,6 +58,7 @@ def gate(candidate: Candidate, evaluation: Evaluation, champion: InForce | None,
         _auc_decided(evaluation),
         _better_than_constant(evaluation, policy),
         _calibrated(evaluation, policy),
+        _like_the_champions_data(evaluation, policy),
         _champion_in_force(candidate, evaluation, champion),
         _not_worse_than_champion(evaluation, margin, policy.confidence),
     )
@@ -175,6 +176,26 @@ def _calibrated(evaluation: Evaluation, policy: Policy) -> Rule:
     sentence = (
         f"predicts {ratio:.3f} times the click rate; {'within' if passed else 'outside'} "
         f"{policy.calibration_low:g}..{policy.calibration_high:g}"
+    )
+    return Rule(rule=name, passed=passed, sentence=sentence)
+
+
+def _like_the_champions_data(evaluation: Evaluation, policy: Policy) -> Rule:
+    """The check before training stops a day that is broken; this one is for whoever wants a person to look at less."""
+    name, drift = "data like the champion's", evaluation.drift
+    asked = min(policy.most_new_ids, policy.most_shifted) < 1.0
+    if evaluation.champion is None:
+        return Rule(rule=name, passed=True, sentence="there was no champion whose training data to compare with")
+    if drift is None or drift.new_id_rate is None:
+        reason = drift.reason if drift else "the champion's evaluation does not say what it was trained on"
+        return Rule(
+            rule=name, passed=not asked, sentence=f"drift is not known: {reason}" + ("; loosen the policy" if asked else "")
+        )
+    shifted = len(drift.shifted) / max(len(drift.fields), 1)
+    passed = drift.new_id_rate <= policy.most_new_ids and shifted <= policy.most_shifted
+    sentence = (
+        f"{drift.new_id_rate:.2%} of the ids are new to version {drift.champion_version}, {policy.most_new_ids:.0%} at most; "
+        f"{shifted:.0%} of the fields have changed much, {policy.most_shifted:.0%} at most"
     )
     return Rule(rule=name, passed=passed, sentence=sentence)
 

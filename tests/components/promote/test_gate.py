@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from components.drift import Drift, FieldDrift
 from components.errors import InvalidConfig
 from components.evaluation import ChampionScore, Evaluation
 from components.promote.gate import InForce, Rule, gate
@@ -62,10 +63,11 @@ NAMES = (
     "AUC decided",
     "better than a constant",
     "calibrated",
+    "data like the champion's",
     "champion still in force",
     "not worse than the champion",
 )
-SAME, DATA, RANK, AGREE, FINITE, SCORES, SIZE, ONE, THOUSAND, ROWS, DECIDED, CONSTANT, CALIBRATED, FORCE, WORSE = NAMES
+SAME, DATA, RANK, AGREE, FINITE, SCORES, SIZE, ONE, THOUSAND, ROWS, DECIDED, CONSTANT, CALIBRATED, LIKE, FORCE, WORSE = NAMES
 
 
 def against(auc: float | None, version: int = 3, reason: str = "", half_width: float | None = 0.0) -> Evaluation:
@@ -133,6 +135,30 @@ def test_rules(evaluation: Evaluation, champion: InForce | None, failures: list[
     assert all(rule.sentence for rule in rules)
 
 
+FIELDS = tuple(FieldDrift(field=f"C{number}", psi=psi, new_ids=0.1) for number, psi in enumerate((0.0, 0.1, 0.26, 0.9)))
+DRIFT = Drift(champion_version=3, rows=9, champion_rows=9, click_rate=0.2, champion_click_rate=0.2, new_id_rate=0.1, fields=FIELDS)
+
+
+@pytest.mark.parametrize(
+    ("drift", "limits", "passed", "words"),
+    [
+        (DRIFT, {}, True, "10.00% of the ids are new to version 3, 100% at most; 50% of the fields have changed much, 100%"),
+        (DRIFT, {"most_new_ids": 0.1, "most_shifted": 0.5}, True, "10.00% of the ids"),
+        (DRIFT, {"most_new_ids": 0.09}, False, "10.00% of the ids are new to version 3, 9% at most"),
+        (DRIFT, {"most_shifted": 0.4}, False, "50% of the fields have changed much, 40% at most"),
+        (None, {}, True, "drift is not known"),
+        (None, {"most_shifted": 0.4}, False, "drift is not known: the champion's evaluation does not say"),
+        (replace(DRIFT, new_id_rate=None, fields=(), reason="another"), {"most_new_ids": 0.4}, False, "not known: another"),
+    ],
+)
+def test_the_policy_may_ask_for_data_like_the_champions(
+    drift: Drift | None, limits: dict[str, float], passed: bool, words: str
+) -> None:
+    rules = gate(CANDIDATE, replace(against(0.77), drift=drift), CHAMPION, margin=0.002, policy=Policy(**limits))  # type: ignore[arg-type]
+    assert failed(rules) == ([] if passed else [LIKE])
+    assert words in next(rule.sentence for rule in rules if rule.rule == LIKE)
+
+
 @pytest.mark.parametrize(
     ("changes", "rule", "words"),
     [
@@ -181,6 +207,7 @@ def test_the_policy_may_ask_for_more() -> None:
         ('{"calibration_low": 1.1}', "policy: calibration_low 1.1"),
         ('{"calibration_high": 0.9}', "policy: calibration_high 0.9"),
         ('{"one_row_ms": 0}', "policy: one_row_ms 0"),
+        ('{"most_shifted": 1.1}', "policy: most_shifted 1.1"),
         ('{"size_gb": -1}', "policy: size_gb -1"),
         ('{"registry_approval": "Rejected"}', "policy: registry_approval 'Rejected'"),
     ],
