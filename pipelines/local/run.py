@@ -191,7 +191,7 @@ class LocalRun:
                 figures=figures(event.task, task_folder(self._record.folder, event.task)) if event.kind == "succeeded" else "",
                 error=reason(self._lines) if event.kind == "failed" else "",
             )
-            name_report(task_folder(self._record.folder, event.task))
+            name_report(task_folder(self._record.folder, event.task), last=False)
             self._record.put(task)
             self._listener.ended(task)
         else:
@@ -209,10 +209,14 @@ class LocalRun:
         raise RunFailed(f"the pipeline failed: {why}; log: {self._logs / 'pipeline.log'}")
 
 
-def name_report(task: Path) -> None:
-    """Give the report among a task's outputs the suffix that browsers want."""
-    if (task / "report").is_file():
-        (task / "report").rename(task / "report.html")
+def name_report(task: Path, *, last: bool) -> None:
+    """Give the report among a task's outputs the suffix that browsers want; `last`: no later step reads it by the name it had."""
+    report, named = task / "report", task / "report.html"
+    if report.is_file():
+        named.unlink(missing_ok=True)
+        named.hardlink_to(report)
+        if last:
+            report.unlink()
 
 
 def gather_artifacts(folder: Path) -> None:
@@ -221,7 +225,7 @@ def gather_artifacts(folder: Path) -> None:
         for task in list(made.iterdir()):
             if task.is_dir() and not (folder / task.name).exists():
                 task.rename(folder / task.name)
-                name_report(folder / task.name)
+                name_report(folder / task.name, last=True)
         if not any(made.iterdir()):
             made.rmdir()
 

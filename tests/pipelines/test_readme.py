@@ -10,6 +10,7 @@ import click
 import pytest
 
 from pipelines.cli import main
+from pipelines.retrain import STEPS
 
 ROOT = Path(__file__).parents[2]
 WALK = "From a clone to a nightly retraining"
@@ -47,6 +48,10 @@ def test_a_newcomer_s_walk_ends_with_a_model_in_force_that_a_schedule_has_traine
     assert "deepfm" in said["ctrflow models list models"]
     assert (tmp_path / "models/deepfm/versions/1/model/model.json").is_file()
     assert "schedule" in (tmp_path / "ctrflow.service").read_text()
+    (summary,) = tmp_path.glob("runs/2*-deepfm/promote/summary")
+    rows = [line.split(" | ") for line in summary.read_text().splitlines()[4:]]
+    assert [row[0] for row in rows] == [f"| {step}" for step in STEPS]
+    assert all(len(row) == 3 and len(row[1]) > 10 and "/report" in row[2] for row in rows)
 
 
 def commands_of(readme: str) -> list[list[str]]:
