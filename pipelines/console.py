@@ -14,7 +14,7 @@ from rich.text import Text
 from components.evaluation import read_evaluation
 from components.plan_file import read_plan
 from pipelines.local.run import Listener
-from pipelines.local.task_log import training_progress
+from pipelines.local.task_log import gist, training_progress
 from pipelines.runs import Run, Task
 
 NO_TERMINAL_WIDTH = 150
@@ -80,8 +80,8 @@ class RunConsole:
                 self.console.print(f"{task:<20} {trained.words}", markup=False)
         elif trained:
             self._progress.update(self._shown, total=trained.steps, completed=trained.step, said=trained.words)
-        elif line and self._progress.tasks[0].total is None:
-            self._progress.update(self._shown, said=line[:90])
+        elif (words := gist(line)) and self._progress.tasks[0].total is None:
+            self._progress.update(self._shown, said=words[:90])
 
     def _on_end(self, task: Task) -> None:
         self.stop()

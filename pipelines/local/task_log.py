@@ -15,6 +15,9 @@ _OUR_ERROR = re.compile(r"^(?:\s*)components\.errors\.(?P<kind>\w+): (?P<text>.*
 _ANY_ERROR = re.compile(r"^(?:\s*)(?P<text>[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit)\b.*)$")
 # What the shell around a step says of it.
 _KILLED = re.compile(r"^\s*Killed$")
+_JOB = re.compile(r"^\S+ algo-\d+: (?:\d{4}-\d\d-\d\d [\d:,]+ )?")
+# What C++ libraries log, and lines of JSON.
+_NOISE = re.compile(r"^(?:[IWE]\d{4} \d\d:|WARNING: All log messages|\W*$)")
 _PROGRESS = re.compile(r"step (\d+) of (\d+)(?:, loss ([-\d.]+))?, (\d+) examples/s$")
 _PREFIX = re.compile(r"^\s*\[KFP Executor [^\]]*\]: ")
 
@@ -72,6 +75,12 @@ def training_progress(line: str) -> TrainingProgress | None:
 def message(line: str) -> str:
     """A log line without the executor's prefix."""
     return _PREFIX.sub("", line).strip()
+
+
+def gist(said: str) -> str:
+    """A message in few words: without the job's name and the time; empty where it says nothing to a person."""
+    words = _JOB.sub("", said)
+    return "" if _NOISE.match(words) else words
 
 
 def reason(lines: Iterable[str]) -> str:

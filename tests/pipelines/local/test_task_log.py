@@ -1,6 +1,6 @@
 """kfp.local's output, taken apart."""
 
-from pipelines.local.task_log import events, message, reason
+from pipelines.local.task_log import events, gist, message, reason
 
 OUTPUT = """\
 21:00:00.100 - INFO - Running pipeline: \x1b[95m'retrain'\x1b[0m
@@ -38,6 +38,20 @@ def test_every_line_is_an_event_of_its_task() -> None:
 def test_a_message_has_no_executors_prefix() -> None:
     line = "    [KFP Executor 2026-12-01 21:00:01,500 INFO]: read clicks.tsv: 200 rows"
     assert message(line) == "read clicks.tsv: 200 rows"
+
+
+def test_the_gist_of_a_message_is_what_the_job_said_and_nothing_of_what_libraries_log() -> None:
+    job = "ctrflow-train-70eafc2300772109 algo-1:"
+    assert gist(f"{job} 2026-12-03 05:16:00,160 rank 0: learning rate 0.0005") == "rank 0: learning rate 0.0005"
+    assert gist("read clicks.tsv: 200 rows") == "read clicks.tsv: 200 rows"
+    assert gist("ctrflow-train-70ea: InProgress, Training after 5.3 s") == "ctrflow-train-70ea: InProgress, Training after 5.3 s"
+    for noise in (
+        f"{job} I0000 00:00:1796275764.659803   17869 port.cc:153] oneDNN",
+        "WARNING: All log messages before absl",
+        "}",
+        "",
+    ):
+        assert gist(noise) == ""
 
 
 def test_the_reason_is_our_own_error_before_any_other() -> None:
