@@ -32,7 +32,7 @@ class MachineUse:
     own_cpus, other_cpus: CPUs' worth of time that this job's processes and everything else took. iowait_percent: of all CPUs.
     run_queue: processes that ran or waited for a CPU, a CPU. Page faults that a disk had to serve, bytes of disk and
     network of this machine, all a second. Memory is the most that was seen. physical_cores counts cores under the usable
-    CPUs; gpu figures are of the busiest GPU, gpu_percent_p5 and p95 percentiles over time.
+    CPUs; bfloat16: these multiply in it; gpu figures are of the busiest GPU, gpu_percent_p5 and p95 percentiles over time.
     """
 
     own_cpus: float
@@ -46,6 +46,7 @@ class MachineUse:
     memory_used_bytes: int = 0
     memory_bytes: int = 0
     physical_cores: int | None = None
+    bfloat16: bool | None = None
     gpu_percent_p5: float | None = None
     gpu_percent_p95: float | None = None
     gpu_memory_bytes: int | None = None

@@ -1,4 +1,4 @@
-"""What this container really has: CPUs by quota and affinity, memory by limit."""
+"""What this container really has: CPUs by quota and affinity, what they can do, memory by limit."""
 
 import os
 from collections.abc import Iterable
@@ -9,6 +9,9 @@ import psutil
 
 CGROUP = Path("/sys/fs/cgroup")
 TOPOLOGY = Path("/sys/devices/system/cpu")
+CPU_INFO = Path("/proc/cpuinfo")
+# What Linux calls instructions that multiply bfloat16 and add up in float32.
+BFLOAT16_FLAGS = ("amx_bf16", "avx512_bf16")
 
 
 @dataclass(frozen=True)
@@ -97,3 +100,13 @@ def usable_memory(cgroup: Path = CGROUP, host: int | None = None) -> UsableMemor
     if limit is not None and 0 < limit < host:
         return UsableMemory(limit, f"{source} limit")
     return UsableMemory(host, f"host; {source}" if "unreadable" in source else "host")
+
+
+def cpu_flags(path: Path = CPU_INFO) -> frozenset[str]:
+    """What the CPU can do, in Linux's words; empty where that cannot be read or is said otherwise."""
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return frozenset()
+    flags = next((line.partition(":")[2] for line in lines if line.partition(":")[0].strip() == "flags"), "")
+    return frozenset(flags.split())

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from components.plan import ModelSettings, Plan, Strategy, Threads, direct_plan
 from components.profile import NOISE, Profile, fastest
+from components.select_strategy.advice import learning_rate_factor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +24,7 @@ class Candidate:
     basis: str
 
     def plan(self, settings: ModelSettings) -> Plan:
+        settings = replace(settings, learning_rate_factor=learning_rate_factor(self.strategy, self.hosts, settings))
         plan = direct_plan(self.strategy, settings, hosts=self.hosts, workers_per_host=self.workers_per_host, threads=self.threads)
         return replace(plan, predicted_examples_per_s=self.predicted_examples_per_s)
 

@@ -125,10 +125,10 @@ def _raced(one: Measured, here: Host, situation: Situation) -> Option:
     return timed(replace(made, estimate=measured, raced=True, refused=one.worse), situation)
 
 
-def placed(plan: Plan, climbed: Climb, ranking: Sequence[Option], limits: Limits) -> Plan:
+def placed(plan: Plan, climbed: Climb, ranking: Sequence[Option], situation: Situation) -> Plan:
     """The race's plan, or the plan of another machine where the climb went on, with what was weighed and why."""
-    chosen = climbed.chosen
-    base = plan if chosen.raced else chosen.plan(plan.settings(), spot=limits.spot)
+    chosen, limits = climbed.chosen, situation.limits
+    base = plan if chosen.raced else chosen.plan(situation.settings, spot=limits.spot)
     kept = [one for number, one in enumerate(ranking) if number < KEPT or one.frontier]
     return replace(
         chosen.expected(base),

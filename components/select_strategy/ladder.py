@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from components.errors import InvalidConfig
 from components.plan import STRATEGIES, Plan, Rung, Strategy
 from components.profile import FULL, INPUT_HEADROOM, NOISE, Probe, Profile, fastest
+from components.select_strategy.advice import is_stale
 from components.select_strategy.cost_model import Candidate, candidates, obstacle, shortlist, single_candidate
 from components.select_strategy.race import Runner
 
@@ -139,9 +140,8 @@ def _race_rung(challenger: Measured, single: Measured) -> Rung:
     rate, base = challenger.probe.examples_per_s, single.probe.examples_per_s
     wins = rate > base * (1 + NOISE) and not challenger.worse
     stale = (
-        " Its updates are asynchronous: examples/s, not learning an example, are compared; lower the learning rate for it "
-        "(learning_rate_factor below 1)."
-        if wins and _is_stale(challenger)
+        " Its updates are asynchronous: examples/s, not learning an example, are compared."
+        if wins and is_stale(challenger.candidate.strategy, challenger.candidate.hosts)
         else ""
     )
     return Rung(
@@ -169,10 +169,6 @@ def _obstacle_rungs(profile: Profile) -> tuple[Rung, ...]:
         for strategy, reason in reasons
         if reason is not None
     )
-
-
-def _is_stale(measured: Measured) -> bool:
-    return measured.candidate.strategy == "parameter_server"
 
 
 def _choice_rung(winner: Measured, losers: Sequence[Measured]) -> Rung:

@@ -5,9 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from components.plan import LOCAL, ModelSettings, Plan, Ranked, Strategy, Threads, direct_plan
+from components.select_strategy.advice import learning_rate_factor
 from components.select_strategy.limits import Limits
 from components.select_strategy.machines import GPU_SD, GPU_STARTS_S, Host, gpu_step_s
-from components.select_strategy.scaling import Estimate, Scaling, Setup, Z
+from components.select_strategy.scaling import Estimate, Scaling, Setup, Z, predict
 from components.select_strategy.work import Work
 from components.traffic import Placement
 
@@ -82,6 +83,7 @@ class Option:
 
     def plan(self, settings: ModelSettings, *, spot: bool) -> Plan:
         """The plan that a job would carry out."""
+        settings = replace(settings, learning_rate_factor=learning_rate_factor(self.strategy, self.hosts, settings))
         plan = direct_plan(
             self.strategy, settings, hosts=self.hosts, workers_per_host=self.workers_per_host, threads=self.threads()
         )
@@ -159,7 +161,7 @@ def option(situation: Situation, strategy: Strategy, host: Host, hosts: int, wor
     if host.gpus:
         estimate, filled = _on_gpu(scaling, setup, host, work, most)
     else:
-        estimate = scaling.estimate(setup, sd=sd, most=most)
+        estimate = predict(situation.scalings, setup, sd=sd, most=most)
     made = timed(
         Option(
             strategy=strategy,

@@ -10,8 +10,8 @@ the interval says how little is known.
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -149,6 +149,20 @@ class Scaling:
         serial = parts["step"] + parts["examples"] + parts["parameters"]
         busy = (serial + (parts["cells"] + parts["products"]) * max(setup.cores, 1.0)) / (seconds * max(setup.cores, 1.0))
         return Estimate(examples_per_s=rate, low=rate / spread, high=min(rate * spread, most), busy=min(busy, 1.0))
+
+
+def predict(scalings: Mapping[Strategy, Scaling], setup: Setup, *, sd: float = 0.0, most: float = math.inf) -> Estimate:
+    """The rate of a set-up by its strategy's own fit where it has one, at most that of a single process for each of its workers.
+
+    A worker has a single process's step to take, with its share of the cores and of the batch, and its exchange besides. A fit
+    that says otherwise has read the noise of one measurement of several workers.
+
+    Args:
+        scalings: single is always there. sd, most: see Scaling.estimate.
+    """
+    alone = replace(setup, strategy="single", hosts=1, workers_per_host=1, link_bytes_per_s=None)
+    bound = setup.workers * scalings["single"].estimate(alone).examples_per_s if setup.workers > 1 else math.inf
+    return scalings.get(setup.strategy, scalings["single"]).estimate(setup, sd=sd, most=min(bound, most))
 
 
 def fit(points: Sequence[Point], work: Work) -> Scaling:

@@ -2,18 +2,21 @@
 
 import logging
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from components.errors import InvalidConfig
-from components.instances import read_instances
+from components.instances import Instance, read_instances
+from components.job_requests import Job
 from components.job_settings import JobSettings
-from components.manifest import manifest_digest, read_manifest
-from components.plan import STRATEGIES, Plan, Strategy
+from components.manifest import Manifest, manifest_digest, read_manifest
+from components.plan import LOCAL, STRATEGIES, Plan, Strategy
 from components.plan_file import write_plan
 from components.probes import measure_plan
 from components.profile import Profile, read_profile
 from components.reports import write_report
+from components.select_strategy.advice import Ground, advised, ground_of, mixed_precision
 from components.select_strategy.cost_model import Candidate, candidates, shortlist
 from components.select_strategy.elsewhere import choose, placed
 from components.select_strategy.ladder import Measured, forced, leader, measured, select
@@ -54,10 +57,13 @@ def select_strategy(config: SelectConfig, profile: Path, dataset: Path, out: Pat
         InvalidConfig: profile and dataset do not belong together, or the forced strategy is impossible.
         TrainingJobFailed: a job of the race did not complete.
     """
-    profiled, manifest = read_profile(profile), read_manifest(dataset)
-    if profiled.data_digest != manifest_digest(manifest):
+    asked, manifest = read_profile(profile), read_manifest(dataset)
+    if asked.data_digest != manifest_digest(manifest):
         raise InvalidConfig(f"{profile}: was made from another dataset than {dataset}; run ctrflow profile on it")
     catalogue = read_instances(overrides=config.instances)
+    here = _ground(asked, manifest, catalogue, jobs, jobs.instance_type)
+    mixed = mixed_precision(here.work, asked=here.asked, sixteen_bits=here.sixteen_bits)
+    profiled = replace(asked, settings=replace(asked.settings, mixed_precision=mixed))
     every = candidates(profiled)
     raced: tuple[Measured, ...] = ()
     weighed = None
@@ -66,9 +72,11 @@ def select_strategy(config: SelectConfig, profile: Path, dataset: Path, out: Pat
         plan = replace(select(profiled, raced), encoding=manifest.encoding)
         weighed = choose(profiled, raced, leader(raced), manifest, catalogue, config.limits, jobs.instance_type)
         if weighed:
-            plan = placed(plan, weighed[0], weighed[1], config.limits)
+            plan = placed(plan, *weighed)
     else:
         plan = forced(profiled, config.force)
+    there = jobs.instance_type if plan.instance_type == LOCAL else plan.instance_type
+    plan = advised(plan, _ground(asked, manifest, catalogue, jobs, there))
     logger.info("plan: %s", plan.summary())
     command = shlex.join(("ctrflow", "select", str(profile), str(out.parent), "--dataset", str(dataset)))
     write_report(report, page(plan, manifest, every, raced, weighed, command))
@@ -81,6 +89,18 @@ def figures(plan: Plan) -> dict[str, float | None]:
     size = {name: float(getattr(plan, name)) for name in ("instance_count", "workers_per_host", "batch_size")}
     expected = ("measured_examples_per_s", "predicted_examples_per_s", "epoch_s", "epoch_usd")
     return {**size, **{name: getattr(plan, name) for name in expected}}
+
+
+def _ground(profile: Profile, manifest: Manifest, catalogue: Sequence[Instance], jobs: JobSettings, name: str) -> Ground:
+    """What the advice stands on, on an instance type of that name."""
+    return ground_of(
+        profile,
+        manifest,
+        next((one for one in catalogue if one.name == name), None),
+        profiled=name == jobs.instance_type,
+        in_s3=jobs.data_uri.startswith("s3://"),
+        volume_bytes=Job.volume_gb * 1e9,
+    )
 
 
 def _race(

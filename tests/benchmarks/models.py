@@ -12,10 +12,11 @@ from typing import Any
 import tensorflow as tf
 from train_step import Side, criteo_shaped
 
+from components.resources import cpu_flags
 from components.train.program.config import TrainConfig
 from components.train.program.input import Source
 from components.train.program.model import make_model
-from components.train.program.precision import FULL, choose_precision, cpu_flags
+from components.train.program.precision import FULL, choose_precision
 from components.train.program.single import Single
 
 IDS = 117_581

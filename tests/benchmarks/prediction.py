@@ -21,7 +21,7 @@ from components.probes import run_probes
 from components.profile import Probe
 from components.select_strategy.elsewhere import points, scalings
 from components.select_strategy.machines import unpriced_host
-from components.select_strategy.scaling import Setup
+from components.select_strategy.scaling import Setup, predict
 from components.select_strategy.work import work_of
 from pipelines.local_jobs import local_jobs
 
@@ -64,14 +64,15 @@ def main() -> None:
         for settings in HELD_OUT:
             for strategy, workers in (("single", 1), ("horovod", 2)):
                 probe = measure(strategy, settings, None if workers == 1 else one)
-                scaling = replace(fits[strategy], work=work_of(settings, manifest))
+                work = work_of(settings, manifest)
+                here_fits = {name: replace(each, work=work) for name, each in fits.items()}
                 setup = Setup(
                     strategy=strategy,
                     workers_per_host=workers,
                     batch_size=settings.batch_size // workers,
                     cores=here.cores / workers,
                 )
-                found = scaling.estimate(setup)
+                found = predict(here_fits, setup)
                 errors.append(abs(found.examples_per_s / probe.examples_per_s - 1))
                 what = f"{strategy}, batch {settings.batch_size}, embedding {settings.embedding_size}, {settings.deep_layers}"
                 bounds = f"{found.low:,.0f} to {found.high:,.0f}"

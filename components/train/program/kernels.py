@@ -14,8 +14,8 @@ import tensorflow as tf
 
 from components.errors import WorkflowError
 from components.learning import OptimizerName
+from components.resources import cpu_flags
 from components.train.program.kernel_library import INSTRUCTIONS, library_path
-from components.train.program.precision import cpu_flags
 
 REMEDY = "run python images/training/build_kernels.py"
 

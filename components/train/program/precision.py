@@ -11,18 +11,14 @@ Micikevicius et al. 2018, "Mixed Precision Training".
 
 from collections.abc import Set
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import tensorflow as tf
 
+from components.resources import BFLOAT16_FLAGS
 from components.train.program.config import TrainConfig
 
 PrecisionName = Literal["float32", "bfloat16", "float16"]
-
-CPU_INFO = Path("/proc/cpuinfo")
-# What Linux calls instructions that multiply bfloat16 and add up in float32.
-BFLOAT16_FLAGS = ("amx_bf16", "avx512_bf16")
 
 
 @dataclass(frozen=True)
@@ -40,16 +36,6 @@ class Precision:
 
 
 FULL = Precision("float32", "mixed_precision is off")
-
-
-def cpu_flags(path: Path = CPU_INFO) -> frozenset[str]:
-    """What the CPU can do, in Linux's words; empty where that cannot be read or is said otherwise."""
-    try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return frozenset()
-    flags = next((line.partition(":")[2] for line in lines if line.partition(":")[0].strip() == "flags"), "")
-    return frozenset(flags.split())
 
 
 def _on_gpus(config: TrainConfig, gpus: int) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import psutil
 
-from components.resources import physical_cores, usable_memory
+from components.resources import BFLOAT16_FLAGS, cpu_flags, physical_cores, usable_memory
 from components.train.program.gpus import GpuSample, find_gpus
 
 INTERVAL_S = 0.25
@@ -172,6 +172,7 @@ def _machine(samples: Sequence[Sample], affinity: Sequence[int]) -> dict[str, An
         "memory_used_bytes": max(sample.used_bytes for sample in samples),
         "memory_bytes": usable_memory().bytes,
         "physical_cores": physical_cores(affinity),
+        "bfloat16": not cpu_flags().isdisjoint(BFLOAT16_FLAGS),
         **_gpu_figures([sample.gpus for sample in samples]),
     }
 

@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from components.manifest import Manifest
-from components.resources import usable_memory
+from components.resources import cpu_flags, usable_memory
 from components.train.program.agreement import check_agreement
 from components.train.program.channels import find_channels
 from components.train.program.config import TrainConfig
@@ -24,7 +24,7 @@ from components.train.program.input import (
 )
 from components.train.program.model import Model, make_model
 from components.train.program.pipe import PipeReader
-from components.train.program.precision import choose_precision, cpu_flags
+from components.train.program.precision import choose_precision
 from components.train.program.resumption import resume, save
 from components.train.program.steps import Input, run_steps
 from components.train.program.strategies import make_strategy

@@ -199,3 +199,8 @@ def test_a_demanded_strategy_leaves_limits_nothing_to_choose() -> None:
     assert SelectConfig(force="horovod").force == "horovod"
     with pytest.raises(InvalidConfig, match="strategy 'horovod' is demanded, so that limits"):
         SelectConfig(force="horovod", limits=Limits(objective="cost"))
+
+
+def test_a_plan_for_other_machines_has_the_factor_too() -> None:
+    servers = next(one for one in weighed(Limits(most_hosts=8))[1] if (one.strategy, one.hosts) == ("parameter_server", 4))
+    assert servers.plan(ModelSettings(), spot=False).learning_rate_factor == 0.25

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from components.resources import cpu_flags
 from components.train.program.config import TrainConfig
 from components.train.program.deep_layers import DeepLayers
-from components.train.program.precision import FULL, Precision, choose_precision, cpu_flags
+from components.train.program.precision import FULL, Precision, choose_precision
 
 BFLOAT16 = Precision("bfloat16", "for this test")
 TRAINING: Any = object()
