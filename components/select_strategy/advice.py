@@ -22,8 +22,8 @@ BFLOAT16_FAMILIES = frozenset({"c7i", "m7i"})
 VOLUME_BYTES_PER_S = 128 * 2**20
 # The model and its checkpoints need the rest of the volume.
 VOLUME_SHARE = 0.8
-# A download that is shorter than this share of the training is not worth another way to read.
-SHORT_DOWNLOAD = 0.1
+# A download that takes less than this share of the training, or than starting a job varies by, is not worth another way to read.
+SHORT_DOWNLOAD, SHORT_DOWNLOAD_S = 0.1, 10.0
 # A job has at most 20 channels; four of them are manifest, validation, transform and champion. Source: API reference.
 MOST_PIPES = 16
 
@@ -116,7 +116,7 @@ def _precision_rung(ground: Ground, mixed: bool) -> Rung:
     return Rung(
         name="precision",
         decision=decision,
-        measured=f"{ground.work.products / 1e6:.2f} million operations of products an example; {LARGE_PRODUCTS / 1e6:g} are many",
+        measured=f"{ground.work.products / 1e6:.2f} million operations of products an example, {LARGE_PRODUCTS / 1e6:g} is large",
         beat="float32" if mixed else "mixed precision" if ground.asked else "",
         passed=mixed,
     )
@@ -127,7 +127,7 @@ def _input_mode(plan: Plan, ground: Ground) -> tuple[bool, Rung]:
     rate = plan.measured_examples_per_s or plan.predicted_examples_per_s
     training_s = ground.work.epochs * ground.work.train_examples / rate if rate else 0.0
     room = VOLUME_SHARE * ground.volume_bytes
-    fits, short = ground.train_bytes <= room, ground.download_s <= SHORT_DOWNLOAD * training_s
+    fits, short = ground.train_bytes <= room, ground.download_s <= max(SHORT_DOWNLOAD * training_s, SHORT_DOWNLOAD_S)
     measured = (
         f"{ground.train_bytes / 1e9:.2f} GB for each host, whose disk has room for {room / 1e9:.1f}; to download them first takes "
         f"{ground.download_s:,.1f} s, to train {training_s:,.1f} s"

@@ -55,6 +55,8 @@ def horovod(workers: int, rate: float = 100_000.0) -> Plan:
         (horovod(4, 20_000.0), {}, "FastFile", "the download is short"),
         # Ten epochs read what was downloaded once.
         (horovod(4), {"work": replace(SMALL, epochs=10, shards=4)}, "FastFile", "the download is short"),
+        # 1 GB is there in 7 s, which nobody waits for, however short the training.
+        (horovod(4, 1e8), {"train_bytes": 1e9}, "FastFile", "the download is short"),
         # 25 GB and 24 of room: training that takes long enough for the download still has no disk for it.
         (horovod(4, 10_000.0), {"train_bytes": 25e9}, "Pipe", "Pipe, 4 channels"),
         # A link slower than the disk decides: 8 GB at 25 MB/s are 320 s.
