@@ -62,7 +62,7 @@ def test_promotion_json_and_report_say_what_happened(place: Place) -> None:
     assert document["format_version"] == 1
     assert (document["promoted"], document["version"], document["champion_before"]) == (True, 1, None)
     assert document["reason"] == found.reason
-    assert len(document["rules"]) == 15
+    assert len(document["rules"]) == 16
     assert all(set(rule) == {"rule", "passed", "sentence"} and rule["passed"] for rule in document["rules"])
     page = place.report.read_text()
     assert "Promoted: version 1 is in force" in page
@@ -174,7 +174,7 @@ def test_history_and_lineage_are_kept(any_place: Place, monkeypatch: pytest.Monk
     assert (first.lineage.image, first.lineage.image_digest) == (image, "sha256:" + "9" * 64)
     assert first.lineage.code.endswith("+c0ffee")
     assert second.lineage.job_arn == ""
-    assert [rule.passed for rule in first.rules] == [True] * 15
+    assert [rule.passed for rule in first.rules] == [True] * 16
 
 
 def test_a_promoted_model_arrives_in_the_registry_as_the_policy_says(
