@@ -1,4 +1,4 @@
-"""The page in a real browser, over Chromium's debugging pipe: nothing in its console, and readable at 1280 pixels."""
+"""Pages of steps in a real browser, over Chromium's debugging pipe: nothing in its console, and readable at 1280 pixels."""
 
 import json
 import os
@@ -17,8 +17,17 @@ from components.evaluate.metrics import calibration, measure, precision_recall_p
 from components.evaluate.ranking import ranked
 from components.evaluate.report import evaluation_page
 from components.evaluation import ChampionScore, Evaluation, Slice
+from components.manifest import Manifest, Split, Statistics
 from components.model_files import ModelCard
-from components.reports import write_report
+from components.plan import ModelSettings, ProbeKind, Threads
+from components.profile import Probe, Profile
+from components.profile_utilization.report import profile_page
+from components.profile_utilization.rules import findings
+from components.records import Schema
+from components.reports import Page, write_report
+from components.select_strategy.cost_model import candidates, shortlist
+from components.select_strategy.ladder import Measured, select
+from components.select_strategy.report import page as plan_page
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium here; apt-get install chromium")
@@ -182,10 +191,9 @@ BARE = replace(
 )
 
 
-@pytest.mark.parametrize("evaluation", [full_evaluation(), BARE], ids=["everything", "undefined"])
-def test_the_page_is_readable_and_says_nothing_in_the_console(browser: Browser, tmp_path: Path, evaluation: Evaluation) -> None:
-    path = tmp_path / "report.html"
-    write_report(path, evaluation_page("deepfm", evaluation, CARD))
+def check(browser: Browser, path: Path, page: Page, charts: int) -> str:
+    """The text of the page, which is small, readable and complains of nothing."""
+    write_report(path, page)
     browser.open(path)
     assert browser.complaints() == []
     assert path.stat().st_size < 1_000_000
@@ -193,13 +201,18 @@ def test_the_page_is_readable_and_says_nothing_in_the_console(browser: Browser, 
     # Letters of at least 12 pixels, and no part of a chart outside of it.
     sizes = "[...document.querySelectorAll('p, td, th')].map(e => parseFloat(getComputedStyle(e).fontSize))"
     assert min(browser.value(sizes)) >= 12
-    charts = browser.value(
+    inside = browser.value(
         "[...document.querySelectorAll('svg')].map(s => { const b = s.getBoundingClientRect();"
         " return [...s.querySelectorAll('text, polyline, rect')].every(t => { const r = t.getBoundingClientRect();"
         " return r.left >= b.left - 1 && r.right <= b.right + 1 && r.top >= b.top - 1 && r.bottom <= b.bottom + 1; }) })"
     )
-    assert charts == [True] * (4 if evaluation.auc else 0)
-    text = browser.value("document.body.innerText")
+    assert inside == [True] * charts
+    return str(browser.value("document.body.innerText"))
+
+
+@pytest.mark.parametrize("evaluation", [full_evaluation(), BARE], ids=["everything", "undefined"])
+def test_an_evaluation_is_readable(browser: Browser, tmp_path: Path, evaluation: Evaluation) -> None:
+    text = check(browser, tmp_path / "report.html", evaluation_page("deepfm", evaluation, CARD), 4 if evaluation.auc else 0)
     if evaluation.auc:
         assert (
             "better than champion version 3 by 0.0021 ± 0.0008 AUC (95% interval); to say so would be wrong with p = 0.0004" in text
@@ -207,6 +220,87 @@ def test_the_page_is_readable_and_says_nothing_in_the_console(browser: Browser, 
         assert "<script>alert('markup in a warning')</script>" in text
     else:
         assert "row 1: score is NaN" in text
+
+
+MANIFEST = Manifest(
+    encoding="blocks",
+    schema=Schema(field_size=39, feature_size=200_052),
+    train=Split(examples=180_000_000, positives=6_000_000, shards=()),
+    validation=Split(examples=1_000, positives=30, shards=()),
+    statistics=Statistics(
+        smallest_id=0,
+        largest_id=200_051,
+        smallest_value=0.0,
+        largest_value=1.0,
+        missing=0,
+        click_rate=0.03,
+        distinct_ids_by_field=(5_000,) * 39,
+        validation_rows_in_train=0,
+    ),
+    sources=(),
+    versions={},
+)
+
+
+def probe(kind: ProbeKind, rate: float, strategy: str = "single", threads: Threads | None = None) -> Probe:
+    return Probe(
+        kind=kind,
+        strategy=strategy,
+        hosts=1,
+        workers_per_host=1,
+        batch_size=1024,
+        threads=threads or Threads(),
+        examples_per_s=rate,
+        step_p50_s=0.02,
+        step_p90_s=0.03,
+        step_p99_s=0.04,
+        input_wait_share=0.1,
+        compute_share=0.8,
+        communication_share=0.1,
+        cpu_percent_per_core=(95.0,) * 64,
+        rss_bytes=2**30,
+        usable_cpus=64,
+        usable_cpus_source="affinity of the process",
+        job_name="job",
+        job_s=8.0,
+        rate_low=rate * 0.98,
+        rate_high=rate * 1.02,
+        outlier_share=0.02,
+    )
+
+
+BOUND = Threads(intra_op=64, inter_op=64, omp=64, kmp_affinity="granularity=fine,compact,1,0")
+PROFILE = Profile(
+    data_digest="d",
+    dataset="/data/" + "a" * 200,
+    train_examples=180_000_000,
+    settings=ModelSettings(),
+    probe_s=2.0,
+    probes=(probe("both", 1_234_567.0), probe("both", 1_334_567.0, threads=BOUND), probe("compute", 1e6), probe("input", 5e6)),
+    scaling=(probe("both", 900_000.0, "horovod"),),
+    overlap=0.9,
+    cost_s=170.0,
+)
+
+
+def test_a_profile_is_readable(browser: Browser, tmp_path: Path) -> None:
+    profile = replace(PROFILE, findings=findings(PROFILE))
+    text = check(browser, tmp_path / "report.html", profile_page(profile, ("threads " + "x" * 200,)), 3)
+    assert "1,334,567 examples/s with intra-op 64" in text
+    assert "CPUBottleneck" in text
+
+
+def test_a_plan_is_readable_and_its_ladder_has_the_numbers(browser: Browser, tmp_path: Path) -> None:
+    rates = {"single": 1_300_000.0, "horovod": 2_100_000.0, "parameter_server": 600_000.0}
+    every = candidates(PROFILE)
+    race = [Measured(candidate=one, probe=probe("both", rates[one.strategy], one.strategy)) for one in shortlist(every)]
+    plan = select(PROFILE, race)
+    page = plan_page(plan, MANIFEST, every, race, None, "ctrflow select profile plan")
+    text = check(browser, tmp_path / "report.html", page, 2)
+    assert "input alone 5,000,000 examples/s, compute alone 1,000,000: 5.0 times" in text
+    assert "2,100,000 examples/s, 1.62 times one process's 1,300,000" in text
+    assert all(rung.decision in text for rung in plan.rungs)
+    assert "ctrflow select profile plan --strategy single" in text
 
 
 def test_a_complaint_would_be_seen(browser: Browser, tmp_path: Path) -> None:
