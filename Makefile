@@ -25,8 +25,8 @@ spark: .venv/.test ## install Spark (310 MB) for its tests and for ctrflow prepr
 	@command -v java > /dev/null || { echo "make spark: no java; install Java 17, such as openjdk-17-jre-headless of Debian" >&2; exit 1; }
 	@$(BIN)/pip install -q --disable-pip-version-check --no-build-isolation -c requirements.lock -c requirements-spark.lock -e '.[spark]' 2> .venv/pip.log || { cat .venv/pip.log >&2; exit 1; }
 
-check: .venv/.test ## lint, format check, strict types, and hadolint on the images' Dockerfiles
-	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/hadolint images/*/Dockerfile
+check: .venv/.test ## lint, format check, strict types, hadolint on the images' Dockerfiles, and the manifests
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/hadolint images/*/Dockerfile && $(BIN)/python -m pytest tests/manifests
 
 compile: .venv/.base ## compile the pipeline to retrain.yaml
 	@$(BIN)/ctrflow compile retrain.yaml
