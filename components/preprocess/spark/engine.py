@@ -42,6 +42,7 @@ from components.preprocess.spark.batches import (
     write,
 )
 from components.preprocess.spark.failures import FAILURES, failures_in_one_line
+from components.preprocess.spark.hosts import hosts_watched
 from components.preprocess.spark.progress import watched
 from components.preprocess.spark.shards import Owners, shard_owners
 from components.preprocess.splits import TimeRange, whole_range
@@ -230,7 +231,7 @@ def on_spark(session: SparkSession, own_disks: bool, work: Work) -> Iterator[Eng
         WorkflowError: Spark failed.
     """
     engine = SparkEngine(session, own_disks, work)
-    with failures_in_one_line():
+    with failures_in_one_line(), hosts_watched(session.sparkContext):
         try:
             yield engine
         finally:

@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import shutil
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -25,6 +26,7 @@ from components.preprocess.columns import read_columns
 from components.preprocess.config import PreprocessConfig
 from components.preprocess.delimited import Delimited
 from components.preprocess.fitting import Fitting, TransformConfig
+from components.preprocess.spark.hosts import hosts_watched
 from components.preprocess.spark.progress import watched
 from components.preprocess.spark.session import spark_session
 from components.preprocess.step import preprocess
@@ -248,6 +250,33 @@ def test_a_host_that_is_lost_with_its_rows_changes_no_byte(session: Any, tmp_pat
     preprocess(PreprocessConfig(**settings), [str(path)], tmp_path / "spark", tmp_path / "spark.html", open_engine=losing_a_host)
     assert not psutil.wait_procs(lost, timeout=5)[1]
     assert files(tmp_path / "spark") == on_one_machine(tmp_path, path, **settings)
+
+
+def test_hosts_that_are_lost_again_and_again_end_it_with_one_line(session: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """Spark counts a host as well as soon as its process has started, so that it would start others for ever."""
+    ended = threading.Event()
+
+    def lose_all() -> None:
+        while not ended.wait(0.1):
+            for each in psutil.Process().children(recursive=True):
+                if EXECUTOR in command_line(each):
+                    with suppress(psutil.NoSuchProcess):
+                        each.kill()
+
+    killer = threading.Thread(target=lose_all)
+    killer.start()
+    try:
+        with pytest.raises(WorkflowError) as caught, hosts_watched(session.sparkContext, patience_s=2, every_s=0.2):
+            session.sparkContext.parallelize(range(8), 8).map(lambda number: number + 1).collect()
+    finally:
+        ended.set()
+        killer.join()
+    said = "Spark failed: no executor for 2 s, all its hosts are lost; nothing was written"
+    assert str(caught.value).startswith(said)
+    assert "\n" not in str(caught.value)
+    assert caplog.messages == ["Spark has no executor left and waits for one, for 2 s at most"]
+    # Those that are started anew do the next work.
+    assert session.sparkContext.parallelize(range(8), 8).map(lambda number: number + 1).sum() == 36
 
 
 def test_a_full_disk_is_one_line_and_nothing_is_left(session: Any, tmp_path: Path, small_disk: Callable[[int], Path]) -> None:
