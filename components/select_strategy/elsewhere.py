@@ -47,7 +47,8 @@ def _point(probe: Probe, here: Host) -> Point:
         hosts=probe.hosts,
         workers_per_host=probe.workers_per_host,
         batch_size=probe.batch_size,
-        cores=min(probe.threads.intra_op or share, share),
+        # One thread for operations is not one core: input and the table's own operations have threads besides.
+        cores=min(max(probe.threads.intra_op or share, probe.busy_cores / workers), share),
         link_bytes_per_s=here.link_bytes_per_s if probe.hosts > 1 else None,
     )
     low, high = probe.rate_low, probe.rate_high

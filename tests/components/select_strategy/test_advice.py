@@ -14,7 +14,7 @@ from components.select_strategy.limits import Limits
 from components.select_strategy.machines import host_of
 from components.select_strategy.options import Option, Situation, option, timed
 from components.select_strategy.ranking import in_order, weigh
-from components.select_strategy.scaling import Estimate, Point, Setup, fit
+from components.select_strategy.scaling import Estimate, Point, Setup, fit, predict
 from components.select_strategy.step import SelectConfig
 from components.select_strategy.work import Work
 
@@ -183,6 +183,15 @@ def test_who_lost_the_race_is_not_taken_for_its_rate() -> None:
     rival = replace(mine, strategy="horovod", workers_per_host=2, epoch_s=mine.epoch_s / 1.02)
     taken = climb((rival, mine), Footing(input_keeps_up=True, utilization=0.95, here=mine), Limits())
     assert taken.chosen == mine
+
+
+def test_several_workers_are_not_predicted_above_so_many_single_processes() -> None:
+    """A lucky measurement of Horovod, at 2.5 times one process: with twice the workers, twice is all that there can be."""
+    alone = Point(setup=Setup(strategy="single", batch_size=1024, cores=1.0), step_s=0.02)
+    lucky = Point(setup=Setup(strategy="horovod", workers_per_host=2, batch_size=1024, cores=1.0), step_s=0.02 / 1.25, sd=0.001)
+    fits: dict[Strategy, Any] = {"single": fit([alone], SMALL), "horovod": fit([alone, lucky], SMALL)}
+    assert fits["horovod"].estimate(lucky.setup).examples_per_s > 2 * fits["single"].estimate(alone.setup).examples_per_s
+    assert predict(fits, lucky.setup).examples_per_s == pytest.approx(2 * fits["single"].estimate(alone.setup).examples_per_s)
 
 
 def test_spot_costs_its_share() -> None:

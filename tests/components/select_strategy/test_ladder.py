@@ -10,8 +10,10 @@ from components.errors import InvalidConfig
 from components.plan import ModelSettings, Plan, ProbeKind, Threads
 from components.profile import Probe, Profile
 from components.select_strategy.cost_model import candidates, shortlist, single_candidate, upper_bound
+from components.select_strategy.elsewhere import points
 from components.select_strategy.ladder import Measured, forced, leader, select
 from components.select_strategy.ladder import measured as in_all
+from components.select_strategy.machines import unpriced_host
 from components.select_strategy.race import Heat, Runner
 
 ONE = Threads(intra_op=1, inter_op=1, omp=1, kmp_affinity="granularity=fine,compact,1,0")
@@ -299,3 +301,10 @@ def test_a_plan_that_learns_clearly_worse_is_marked_and_not_chosen() -> None:
     rung = next(rung for rung in plan.rungs if rung.name == "parameter_server")
     assert not rung.passed
     assert "loss 0.6 after 99 examples" in rung.decision
+
+
+@pytest.mark.parametrize(("busy", "cores"), [(0.5, 1.0), (0.9, 1.8), (0.3, 1.0)])
+def test_a_process_of_one_thread_counts_for_the_cores_that_it_kept_busy(busy: float, cores: float) -> None:
+    here = unpriced_host("local", 2, 2, 16e9)
+    (point,) = points([measured("both", 30_000.0, ONE, busy=busy)], here)
+    assert point.setup.cores == pytest.approx(cores)
