@@ -4,10 +4,10 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 ROWS ?= 200000
 FORMAT ?= criteo
-LATER = @echo "make $@: $(1)" >&2; exit 1
+PORT ?= 5000
 
 .DEFAULT_GOAL := help
-.PHONY: help set-up run test spark check ui compile images test-images bench bench-select bench-month clean
+.PHONY: help set-up run test spark mlflow check ui compile images test-images bench bench-select bench-month clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -31,8 +31,11 @@ check: .venv/.test ## lint, format check, strict types, hadolint on the images' 
 compile: .venv/.base ## compile the pipeline to retrain.yaml
 	@$(BIN)/ctrflow compile retrain.yaml
 
-ui: ## show runs and reports in the browser
-	$(call LATER,the UI comes with a later issue; meanwhile open the report.html files that a run lists at its end)
+ui: .venv/.base ## show runs, reports and models in MLflow on 127.0.0.1, or: make ui PORT=5001
+	@$(BIN)/ctrflow ui --port $(PORT) $(RUN_OPTIONS)
+
+mlflow: .venv/.test ## install MLflow for its tests and for ctrflow ui
+	@$(BIN)/pip install -q --disable-pip-version-check --no-build-isolation -c requirements.lock -c requirements-ui.lock -e '.[ui]' 2> .venv/pip.log || { cat .venv/pip.log >&2; exit 1; }
 
 images: ## build the container images; the engine is started for it where none runs
 	@images/engine.sh images/build.sh steps training

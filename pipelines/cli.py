@@ -29,6 +29,7 @@ from pipelines.schedule_commands import schedule
 from pipelines.score_command import score
 from pipelines.source_options import preprocess_config, source_options
 from pipelines.submit_commands import submit
+from pipelines.ui import ui
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 FOLDER = click.Path(file_okay=False, path_type=Path)
@@ -43,7 +44,7 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
 
 
-for command in (init, run, compile, submit, runs, schedule, dataset, instances, jobs, models, score):
+for command in (init, run, compile, submit, runs, schedule, dataset, instances, jobs, models, score, ui):
     main.add_command(command)
 
 

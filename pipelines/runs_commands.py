@@ -2,6 +2,7 @@
 
 import os
 import signal
+import webbrowser
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from components.errors import InvalidConfig
 from pipelines.cluster_options import cluster_options, connect
 from pipelines.commands import Answer, Group
 from pipelines.run_documents import details, is_alive, is_cluster_run, local_run, local_runs, local_summary, run_document, table
+from pipelines.run_page import write_run_page
 
 FOLDER = click.Path(file_okay=False, path_type=Path)
 runs_option = click.option("--runs", type=FOLDER, default=Path("runs"), help="folder of this machine's runs")
@@ -42,14 +44,22 @@ def list_runs(cluster: bool, schedule: str, most: int, runs: Path, **access: Any
 
 @runs.command()
 @click.argument("run_id", metavar="RUN")
+@click.option("--open", "opens", is_flag=True, help="its page in the browser: index.html of a run of this machine")
 @runs_option
 @cluster_options
-def show(run_id: str, runs: Path, **access: Any) -> Answer:
+def show(run_id: str, opens: bool, runs: Path, **access: Any) -> Answer:
     """State, times and steps of RUN."""
     if is_cluster_run(run_id):
+        if opens:
+            raise InvalidConfig(f"run {run_id}: --open is for runs of this machine; a cluster has its own pages")
         document = run_document(connect(access).run(run_id))
         return Answer(text=details(document), document=document)
-    _, record = local_run(runs, run_id)
+    folder, record = local_run(runs, run_id)
+    if opens:
+        # Written anew: nobody has done so since the process of a run was killed.
+        page = write_run_page(folder).absolute().as_uri()
+        if not webbrowser.open(page):
+            raise InvalidConfig(f"no browser is known here; set BROWSER, or open {page}")
     return Answer(text=details(local_summary(record)), document=record)
 
 

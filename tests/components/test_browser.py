@@ -1,13 +1,8 @@
 """Pages of steps in a real browser, over Chromium's debugging pipe: nothing in its console, and readable at 1280 pixels."""
 
-import json
-import os
-import shutil
-import subprocess
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,71 +24,7 @@ from components.select_strategy.cost_model import candidates, shortlist
 from components.select_strategy.ladder import Measured, select
 from components.select_strategy.report import page as plan_page
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium here; apt-get install chromium")
 WIDTH, HEIGHT = 1280, 800
-
-
-class Browser:
-    """One page of a headless Chromium. Commands go through fd 3, answers and events come through fd 4, a zero byte after each."""
-
-    def __init__(self, commands: BinaryIO, answers: BinaryIO) -> None:
-        self._commands, self._answers, self._number, self._session = commands, answers, 0, ""
-        self.events: list[dict[str, Any]] = []
-        target = self.ask("Target.createTarget", url="about:blank")["targetId"]
-        self._session = self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        for domain in ("Page", "Runtime", "Log", "Network"):
-            self.ask(f"{domain}.enable")
-        self.ask("Emulation.setDeviceMetricsOverride", width=WIDTH, height=HEIGHT, deviceScaleFactor=1, mobile=False)
-
-    def ask(self, method: str, **parameters: Any) -> dict[str, Any]:
-        self._number += 1
-        message = {"id": self._number, "method": method, "params": parameters}
-        self._commands.write(json.dumps({**message, "sessionId": self._session} if self._session else message).encode() + b"\0")
-        while (answer := self._message()).get("id") != self._number:
-            self.events.append(answer)
-        assert "error" not in answer, answer
-        return dict(answer["result"])
-
-    def _message(self) -> dict[str, Any]:
-        content = bytearray()
-        while (byte := self._answers.read(1)) != b"\0":
-            assert byte, "Chromium has ended"
-            content += byte
-        return dict(json.loads(content))
-
-    def open(self, path: Path) -> None:
-        self.events.clear()
-        self.ask("Page.navigate", url=path.as_uri())
-        while not any(event["method"] == "Page.loadEventFired" for event in self.events):
-            self.events.append(self._message())
-
-    def value(self, script: str) -> Any:
-        return self.ask("Runtime.evaluate", expression=script, returnByValue=True)["result"].get("value")
-
-    def complaints(self) -> list[dict[str, Any]]:
-        """What stands in the console, and requests for anything but the page."""
-        wrong = ("Log.entryAdded", "Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Network.loadingFailed")
-        asked = [event for event in self.events if event["method"] == "Network.requestWillBeSent"]
-        return [event for event in self.events if event["method"] in wrong] + asked[1:]
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    profile = tmp_path_factory.mktemp("chromium")
-    (their_in, our_out), (our_in, their_out) = os.pipe(), os.pipe()
-    options = ["--headless=new", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe", f"--user-data-dir={profile}"]
-    # Chromium knows the pipe by the numbers 3 and 4, which are taken here; a shell gives them to it and then is Chromium.
-    command = ["/bin/bash", "-c", f'exec "$0" "$@" 3<&{their_in} 4>&{their_out}', str(CHROMIUM), *options]
-    process = subprocess.Popen(command, pass_fds=[their_in, their_out], stderr=subprocess.DEVNULL, start_new_session=True)
-    os.close(their_in)
-    os.close(their_out)
-    with os.fdopen(our_out, "wb", buffering=0) as commands, os.fdopen(our_in, "rb") as answers:
-        try:
-            yield Browser(commands, answers)
-        finally:
-            process.terminate()
-            process.wait(timeout=20)
 
 
 def full_evaluation() -> Evaluation:

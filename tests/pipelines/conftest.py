@@ -1,5 +1,6 @@
 """The command line as a user starts it: a process of its own, in a folder of its own."""
 
+import hashlib
 import json
 import os
 import subprocess
@@ -12,6 +13,12 @@ from typing import Any
 
 import psutil
 import pytest
+
+from components.champion import Change, read_standing
+from components.promote.gate import Rule
+from components.promote.lineage import Lineage
+from components.promote.model_store import Version, add_version, now, opened, put_in_force
+from components.storage import open_storage
 
 COMMAND = [str(Path(sys.executable).with_name("ctrflow"))]
 # A model small enough that a test does not wait for its training.
@@ -123,3 +130,65 @@ def said() -> Callable[..., Any]:
         return done.exit_code, output, done.stderr
 
     return run
+
+
+def write_model(folder: Path, text: str) -> tuple[Path, str]:
+    """A model folder that is never loaded, and its digest."""
+    (folder / "saved_model").mkdir(parents=True)
+    (folder / "saved_model" / "saved_model.pb").write_text(text)
+    entry = {"bytes": len(text), "sha256": hashlib.sha256(text.encode()).hexdigest()}
+    numbers = {"rank": 0, "world_size": 1, "step": 1, "examples": 1, "field_size": 1, "feature_size": 1, "id_base": 0}
+    words = {"format_version": 1, "strategy": "single", "data_digest": "d", "parameter_checksum": "0", "ranks_agreed": True}
+    card = {**numbers, **words, "config": {}, "metrics": {}, "files": {"saved_model/saved_model.pb": entry}}
+    (folder / "model.json").write_text(json.dumps(card))
+    return folder, hashlib.sha256((folder / "model.json").read_bytes()).hexdigest()
+
+
+def add_to_store(store: str, root: Path, text: str, auc: float) -> Version:
+    """One more version, and in force."""
+    model, digest = write_model(root / text, text)
+    evaluation = root / f"{text}.json"
+    evaluation.write_text("{}")
+    origin = Lineage(
+        data_digest=f"data {text}", plan={"workers": 2}, code="0.1", job_name="", job_arn="", image="", image_digest="", run_id="r"
+    )
+    version = Version(
+        name="deepfm",
+        version=1,
+        model_digest=digest,
+        evaluation_digest=hashlib.sha256(b"{}").hexdigest(),
+        bytes=len(text),
+        auc=auc,
+        log_loss=0.4,
+        champion_before=None,
+        lineage=origin,
+        rules=(Rule(rule="size", passed=True, sentence="small"),),
+        created_at=now(),
+        created_by="me@here",
+    )
+    storage = open_storage(store)
+    standing = opened(storage, "deepfm", read_standing(storage, "deepfm"))
+    added = add_version(storage, version, model, evaluation)
+    change = Change(
+        version=added.version, model_digest=digest, action="promoted", at=now(), by="me@here", run_id="r", reason="better"
+    )
+    put_in_force(storage, standing, added, change)
+    return added
+
+
+@pytest.fixture
+def add() -> Callable[[str, Path, str, float], Version]:
+    """What adds a version to a store, and puts it in force: store, folder for its files, its text, its AUC."""
+    return add_to_store
+
+
+@pytest.fixture(params=["local", "s3"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A store of two versions of a model, here and in S3."""
+    place = str(tmp_path / "models")
+    if request.param == "s3":
+        request.getfixturevalue("s3")
+        place = "s3://clicks/models"
+    for text, auc in (("one", 0.7), ("second", 0.71)):
+        add_to_store(place, tmp_path / "made", text, auc)
+    return place

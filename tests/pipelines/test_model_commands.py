@@ -1,74 +1,18 @@
 """ctrflow models on stores whose versions were written by the store's own code; what is printed, and what the store holds after."""
 
-import hashlib
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
-from components.champion import Change, read_champion, read_standing
-from components.promote.gate import Rule
-from components.promote.lineage import Lineage
-from components.promote.model_store import Version, add_version, now, opened, put_in_force
-from components.storage import open_storage
+from components.champion import read_champion
+from components.promote.model_store import Version
 from pipelines.cli import main
 
-
-def write_model(folder: Path, text: str) -> tuple[Path, str]:
-    """A model folder that is never loaded, and its digest."""
-    (folder / "saved_model").mkdir(parents=True)
-    (folder / "saved_model" / "saved_model.pb").write_text(text)
-    entry = {"bytes": len(text), "sha256": hashlib.sha256(text.encode()).hexdigest()}
-    numbers = {"rank": 0, "world_size": 1, "step": 1, "examples": 1, "field_size": 1, "feature_size": 1, "id_base": 0}
-    words = {"format_version": 1, "strategy": "single", "data_digest": "d", "parameter_checksum": "0", "ranks_agreed": True}
-    card = {**numbers, **words, "config": {}, "metrics": {}, "files": {"saved_model/saved_model.pb": entry}}
-    (folder / "model.json").write_text(json.dumps(card))
-    return folder, hashlib.sha256((folder / "model.json").read_bytes()).hexdigest()
-
-
-def add(store: str, root: Path, text: str, auc: float) -> Version:
-    """One more version, and in force."""
-    model, digest = write_model(root / text, text)
-    evaluation = root / f"{text}.json"
-    evaluation.write_text("{}")
-    origin = Lineage(
-        data_digest=f"data {text}", plan={"workers": 2}, code="0.1", job_name="", job_arn="", image="", image_digest="", run_id="r"
-    )
-    version = Version(
-        name="deepfm",
-        version=1,
-        model_digest=digest,
-        evaluation_digest=hashlib.sha256(b"{}").hexdigest(),
-        bytes=len(text),
-        auc=auc,
-        log_loss=0.4,
-        champion_before=None,
-        lineage=origin,
-        rules=(Rule(rule="size", passed=True, sentence="small"),),
-        created_at=now(),
-        created_by="me@here",
-    )
-    storage = open_storage(store)
-    standing = opened(storage, "deepfm", read_standing(storage, "deepfm"))
-    added = add_version(storage, version, model, evaluation)
-    change = Change(
-        version=added.version, model_digest=digest, action="promoted", at=now(), by="me@here", run_id="r", reason="better"
-    )
-    put_in_force(storage, standing, added, change)
-    return added
-
-
-@pytest.fixture(params=["local", "s3"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    place = str(tmp_path / "models")
-    if request.param == "s3":
-        request.getfixturevalue("s3")
-        place = "s3://clicks/models"
-    for text, auc in (("one", 0.7), ("second", 0.71)):
-        add(place, tmp_path / "made", text, auc)
-    return place
+Add = Callable[[str, Path, str, float], Version]
 
 
 def run(*arguments: object) -> Result:
@@ -109,7 +53,7 @@ def test_list_show_and_diff(store: str) -> None:
     assert "no versions there" in refused("list", f"{store}/nowhere")
 
 
-def test_rollback_keeps_the_history_and_refuses_damage(store: str, tmp_path: Path) -> None:
+def test_rollback_keeps_the_history_and_refuses_damage(store: str, add: Add, tmp_path: Path) -> None:
     assert run("rollback", store, "--to", 1, "--reason", "clicks fell").stdout == "version 1 of deepfm is in force\n"
     champion = read_champion(store, "deepfm")
     assert champion is not None
@@ -124,7 +68,7 @@ def test_rollback_keeps_the_history_and_refuses_damage(store: str, tmp_path: Pat
     assert add(store, tmp_path / "made", "third", 0.72).version == 3
 
 
-def test_rollback_refuses_a_damaged_version_and_mends_a_lost_champion(tmp_path: Path) -> None:
+def test_rollback_refuses_a_damaged_version_and_mends_a_lost_champion(add: Add, tmp_path: Path) -> None:
     store = str(tmp_path / "models")
     for text in ("one", "second"):
         add(store, tmp_path / "made", text, 0.7)

@@ -32,13 +32,6 @@ def newest(folder: Path) -> tuple[Path, dict[str, Any]]:
     return run, json.loads((run / "run.json").read_text())
 
 
-@pytest.fixture(scope="module")
-def first(ctrflow: Run, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, "subprocess.CompletedProcess[str]"]:
-    """A run with everything in it, the race too."""
-    folder = tmp_path_factory.mktemp("whole")
-    return folder, ctrflow("run", "--sample-rows", 20_000, *MODEL, cwd=folder)
-
-
 @OF_ONE_RUN
 def test_raw_clicks_become_a_promoted_model(first: tuple[Path, "subprocess.CompletedProcess[str]"]) -> None:
     folder, done = first
