@@ -1,5 +1,6 @@
 """Where and as whom the jobs of a run go; the same for probes, race and training. Parameter `jobs` of the pipeline is its JSON."""
 
+import json
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -75,3 +76,23 @@ class JobSettings:
             encrypted_between_hosts=self.encrypt_between_hosts,
         )
         return None if network == Network() else network
+
+
+def settings_of_step(jobs: str, *, role: str, run_id: str, dataset: str) -> JobSettings:
+    """The settings of a step's jobs.
+
+    Args:
+        jobs: JSON of the fields of JobSettings, without role_arn and run_id.
+        dataset: the artifact's URI. Jobs read it where Kubeflow keeps it, unless `jobs` has a data_uri, or it is a path of this
+            machine.
+    Raises:
+        InvalidConfig: Kubeflow keeps artifacts where SageMaker does not read.
+    """
+    given = json.loads(jobs)
+    if "://" in dataset and not given.get("data_uri"):
+        if not dataset.startswith("s3://"):
+            raise InvalidConfig(
+                f"{dataset}: SageMaker reads s3:// alone; set a pipeline root in S3, a recipe's cluster.pipeline_root"
+            )
+        given["data_uri"] = dataset
+    return JobSettings(**given, role_arn=role, run_id=run_id)

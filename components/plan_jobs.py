@@ -58,7 +58,7 @@ def plan_job(
     probe: ProbeWish = "none",
     max_seconds: float = 0.0,
     precision: float = 0.0,
-    champion: Path | None = None,
+    champion: str = "",
 ) -> PlannedJob:
     """The training job that carries out a plan; see `components.probes.run_plan`.
 
@@ -72,7 +72,7 @@ def plan_job(
         raise InvalidConfig(
             f"{len(channels)} channels, a job may have {MOST_CHANNELS}; plan fewer workers a host, or FastFile mode"
         )
-    settings = hyperparameters(plan, probe=probe, max_seconds=max_seconds, precision=precision, warm_start=champion is not None)
+    settings = hyperparameters(plan, probe=probe, max_seconds=max_seconds, precision=precision, warm_start=bool(champion))
     checkpoint_steps = (jobs.checkpoint_steps or (SPOT_CHECKPOINT_STEPS if on_spot else 0)) if whole else 0
     checkpoint_uri = ""
     if checkpoint_steps:
@@ -160,7 +160,7 @@ def _check_pipe(plan: Plan, manifest: Manifest) -> None:
         )
 
 
-def _other_channels(plan: Plan, dataset: Path, jobs: JobSettings, *, whole: bool, champion: Path | None) -> list[Channel]:
+def _other_channels(plan: Plan, dataset: Path, jobs: JobSettings, *, whole: bool, champion: str) -> list[Channel]:
     """A channel is every object under its URI, so the manifest's is the one file, and so is the transform's.
 
     Args:
@@ -175,7 +175,7 @@ def _other_channels(plan: Plan, dataset: Path, jobs: JobSettings, *, whole: bool
     if whole and (dataset / TRANSFORM).is_file():
         channels.append(Channel(name="transform", uri=f"{root}/{TRANSFORM}", input_mode="File"))
     if champion:
-        channels.append(Channel(name="champion", uri=champion.resolve().as_uri(), input_mode="File"))
+        channels.append(Channel(name="champion", uri=champion, input_mode="File"))
     return channels
 
 

@@ -36,7 +36,7 @@ def run_plan(
     probe: ProbeWish = "none",
     max_seconds: float = 0.0,
     precision: float = 0.0,
-    champion: Path | None = None,
+    champion: str = "",
 ) -> tuple[FinishedJob, TrainingResult]:
     """Run a plan as one training job, to its end.
 
@@ -44,7 +44,7 @@ def run_plan(
         task: names the job within the run; two jobs of one run need different ones.
         folder: gets the job's output files, training.json among them.
         probe, max_seconds, precision: see `components.plan.hyperparameters`.
-        champion: a model folder whose weights the training begins with.
+        champion: URI of a model folder whose weights the training begins with; empty: none.
     Raises:
         TrainingJobFailed: the job did not complete, or completed without its figures.
     """

@@ -180,7 +180,7 @@ def train(
             out / "training.json",
             out / "report.html",
             jobs,
-            champion=warm_start,
+            champion=step.start_from(warm_start) if warm_start else None,
         )
     return answer_of(f"{out / 'model'}: {result.examples:,} examples at {result.examples_per_s:,.0f}/s", out / "training.json")
 

@@ -48,14 +48,13 @@ def profile_utilization(
         jobs: JSON of the fields of JobSettings, without role_arn and run_id.
         role, region: execution role and region of the jobs; no region: the environment's.
     """
-    import json
     from pathlib import Path
     from typing import Any, cast
 
     from components.clients import use_region
     from components.figures import log_figures
     from components.instances import instances_file
-    from components.job_settings import JobSettings
+    from components.job_settings import settings_of_step
     from components.plan import ModelSettings
     from components.profile_utilization import step
 
@@ -83,7 +82,7 @@ def profile_utilization(
         seed=seed,
     )
     use_region(region)
-    where = JobSettings(**json.loads(jobs), role_arn=role, run_id=run_id)
+    where = settings_of_step(jobs, role=role, run_id=run_id, dataset=dataset.uri)
     with instances_file(instances) as own:
         config = step.ProfileConfig(settings=settings, budget_s=budget_s, instances=own)
         found = step.profile_utilization(config, Path(dataset.path), Path(profile.path), Path(report.path), where)

@@ -29,19 +29,18 @@ def select_strategy(
         jobs: JSON of the fields of JobSettings, without role_arn and run_id.
         role, region: execution role and region of the jobs; no region: the environment's.
     """
-    import json
     from pathlib import Path
     from typing import Any, cast
 
     from components.clients import use_region
     from components.figures import log_figures
     from components.instances import instances_file
-    from components.job_settings import JobSettings
+    from components.job_settings import settings_of_step
     from components.select_strategy import step
     from components.select_strategy.limits import limits_of
 
     use_region(region)
-    where = JobSettings(**json.loads(jobs), role_arn=role, run_id=run_id)
+    where = settings_of_step(jobs, role=role, run_id=run_id, dataset=dataset.uri)
     with instances_file(instances) as own:
         config = step.SelectConfig(force=cast(Any, force or None), limits=limits_of(limits), instances=own)
         chosen = step.select_strategy(config, Path(profile.path), Path(dataset.path), Path(plan.path), Path(report.path), where)

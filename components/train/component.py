@@ -28,17 +28,16 @@ def train(
         jobs: JSON of the fields of JobSettings, without role_arn and run_id.
         role, region: execution role and region of the jobs; no region: the environment's.
     """
-    import json
     from pathlib import Path
     from tempfile import TemporaryDirectory
 
     from components.clients import use_region
     from components.figures import log_figures
-    from components.job_settings import JobSettings
+    from components.job_settings import settings_of_step
     from components.train import step
 
     use_region(region)
-    where = JobSettings(**json.loads(jobs), role_arn=role, run_id=run_id)
+    where = settings_of_step(jobs, role=role, run_id=run_id, dataset=dataset.uri)
     with TemporaryDirectory(prefix="ctrflow-champion-") as scratch:
         step.train(
             step.TrainStepConfig(),

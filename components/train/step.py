@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from components.artifacts import fetch_artifact
-from components.champion import champion_copy, read_champion
+from components.champion import champion_copy, read_champion, version_folder
 from components.errors import InvalidConfig, InvalidRecords, NotPromotable, TrainingJobFailed
 from components.job_settings import JobSettings
 from components.manifest import manifest_digest, read_manifest
@@ -38,8 +38,21 @@ class TrainStepConfig:
             raise InvalidConfig(f"epochs {self.epochs}: at least 1 is needed")
 
 
-def champion_to_start_from(store: Path | str, name: str, scratch: Path) -> Path | None:
-    """The model folder of the champion in force; None, said in the log, when there is none yet. From S3 it is fetched to `scratch`.
+@dataclass(frozen=True, kw_only=True)
+class Start:
+    """A model folder whose weights a training begins with: its files here, and the URI at which the job finds them."""
+
+    folder: Path
+    uri: str
+
+
+def start_from(folder: Path) -> Start:
+    """A model folder of this machine, which a job finds where it is."""
+    return Start(folder=folder, uri=folder.resolve().as_uri())
+
+
+def champion_to_start_from(store: Path | str, name: str, scratch: Path) -> Start | None:
+    """The champion in force; None, said in the log, when there is none yet. From S3 it is fetched to `scratch`, to be checked.
 
     Raises:
         NotPromotable: champion.json is damaged.
@@ -48,7 +61,10 @@ def champion_to_start_from(store: Path | str, name: str, scratch: Path) -> Path 
     if champion is None:
         log.warning("no champion of %s in %s yet: training begins without a warm start", name, store)
         return None
-    return champion_copy(store, champion, scratch)
+    folder = champion_copy(store, champion, scratch)
+    if str(store).startswith("s3://"):
+        return Start(folder=folder, uri=f"{str(store).rstrip('/')}/{version_folder(name, champion.version)}/model")
+    return start_from(folder)
 
 
 def train(
@@ -59,13 +75,12 @@ def train(
     out: Path,
     report: Path,
     jobs: JobSettings,
-    champion: Path | None = None,
+    champion: Start | None = None,
 ) -> TrainingResult:
     """Train by a plan.
 
     Args:
         plan: plan.json, or a plan made by `direct_plan`.
-        champion: a model folder whose weights the training begins with.
         model: the model folder of rank 0. out: training.json with the job's name and bill added. report: an HTML page.
     Raises:
         InvalidConfig, InvalidRecords: the plan or the dataset cannot be used.
@@ -79,11 +94,11 @@ def train(
         epochs=config.epochs or chosen.epochs,
     )
     if champion:
-        read_model(champion)
+        read_model(champion.folder)
     digest = manifest_digest(read_manifest(dataset))
     with TemporaryDirectory(prefix="ctrflow-train-") as work:
         output = Path(work) / "output"
-        job, result = run_plan(chosen, dataset, jobs, task="train", folder=output, champion=champion)
+        job, result = run_plan(chosen, dataset, jobs, task="train", folder=output, champion=champion.uri if champion else "")
         document = json.loads((output / TRAINING).read_text(encoding="utf-8"))
     with publish_folder(model, marker=MODEL_JSON) as folder:
         card = _fetch_model(job, folder, digest)

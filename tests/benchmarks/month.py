@@ -41,7 +41,7 @@ from components.preprocess.step import preprocess
 from components.promote import step as promotion
 from components.promote.model_store import read_version
 from components.storage import open_storage
-from components.train.step import TrainStepConfig, train
+from components.train.step import TrainStepConfig, start_from, train
 from pipelines.local_jobs import local_jobs
 from pipelines.sample import PlantedModel, Rows
 from pipelines.scoring import open_source, score_rows
@@ -153,7 +153,16 @@ def run_night(log: Path, store: Path, work: Path, jobs: JobSettings, crash: int 
     except InvalidRecords as error:
         return Night(outcome=f"refused before training: {str(error).partition(': ')[2].partition(';')[0]}")
     training, evaluation = work / "training.json", work / "evaluation.json"
-    train(TrainStepConfig(), dataset, direct_plan("single", SETTINGS), model, training, report, jobs, champion=folder)
+    train(
+        TrainStepConfig(),
+        dataset,
+        direct_plan("single", SETTINGS),
+        model,
+        training,
+        report,
+        jobs,
+        champion=start_from(folder) if folder else None,
+    )
     found = evaluate(EvaluateConfig(name=NAME), model, dataset, evaluation, report, store)
     compared = f"{found.champion.auc:.4f}, {found.auc:.4f}" if found.champion else f"none, {found.auc:.4f}"
     arguments = (CONFIG, model, evaluation, store, work / "promotion.json", report, training)

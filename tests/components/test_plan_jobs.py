@@ -280,3 +280,9 @@ def test_what_the_service_would_refuse_or_nobody_wants_is_refused(changes: dict[
 def test_settings_that_do_not_go_together_are_refused(changes: dict[str, Any], named: str) -> None:
     with pytest.raises(InvalidConfig, match=named):
         replace(JOBS, **changes)
+
+
+def test_a_job_begins_with_the_champion_where_it_lies(dataset: Path) -> None:
+    job = plan_job(Plan(strategy="single"), dataset, JOBS, task="train", champion="s3://models/deepfm/versions/3/model").job
+    assert Channel(name="champion", uri="s3://models/deepfm/versions/3/model", input_mode="File") in job.channels
+    assert job.hyperparameters["warm_start"] == "true"
