@@ -5,6 +5,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import boto3
+import botocore.session
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError
 
@@ -32,17 +33,27 @@ def use_region(region: str) -> None:
 
 def _client(service: str, endpoint: str | None) -> Any:
     local = endpoint is not None and not is_aws(endpoint)
-    # Standard mode with 8 tries outlasts 13 s of throttling. An endpoint on this machine either answers or is gone.
-    retries = {"mode": "standard", "total_max_attempts": 2 if local else 8}
-    # No proxy leads to this machine's own loopback. None asks the environment for one.
-    config = Config(retries=retries, connect_timeout=5, read_timeout=30, proxies={} if local else None)
     who = {}
     if local:  # any signature will do, and the user's own credentials stay out of it
         who = {"aws_access_key_id": "local", "aws_secret_access_key": "local", "region_name": "us-east-1"}
     try:
+        # No proxy leads to this machine's own loopback. None asks the environment for one.
+        config = Config(retries=_retries(local), connect_timeout=5, read_timeout=30, proxies={} if local else None)
         return boto3.Session().client(service, endpoint_url=endpoint, config=config, **who)
     except (BotoCoreError, ValueError) as error:  # such as an AWS_PROFILE that is not there, no region, or a malformed endpoint
         raise InvalidConfig(f"AWS settings of this environment: {error}; correct AWS_* variables and ~/.aws/config") from error
+
+
+def _retries(local: bool) -> dict[str, Any] | None:
+    """How often a call is tried; None where the environment or ~/.aws/config says it, as for any other client of AWS."""
+    if local:  # it answers or is gone
+        return {"mode": "standard", "total_max_attempts": 2}
+    if {"AWS_RETRY_MODE", "AWS_MAX_ATTEMPTS"} & os.environ.keys():
+        return None
+    if {"retry_mode", "max_attempts"} & botocore.session.get_session().get_scoped_config().keys():
+        return None
+    # These outlast 13 s of throttling.
+    return {"mode": "standard", "total_max_attempts": 8}
 
 
 def logs_client(sagemaker: Any) -> Any:
