@@ -24,6 +24,8 @@ HOUR_S = 3600
 DAY_S = 24 * HOUR_S
 # A webhook is a secret: key `url` of this Kubernetes secret, which need not be there.
 NOTIFY_SECRET, NOTIFY_VARIABLE = "ctrflow-notify", "CTRFLOW_NOTIFY"
+# Where a cluster gives its pods no role of AWS, keys are this secret, which need not be there either.
+AWS_SECRET, AWS_VARIABLES = "ctrflow-aws", ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +47,7 @@ class Needs:
         if self.retries:
             task.set_retry(self.retries, backoff_duration="60s", backoff_factor=2.0, backoff_max_duration="600s")
         kubernetes.set_timeout(task, self.hours * HOUR_S)
+        kubernetes.use_secret_as_env(task, AWS_SECRET, {name: name for name in AWS_VARIABLES}, optional=True)
         kubernetes.add_pod_label(task, "app.kubernetes.io/part-of", "ctrflow")
 
 

@@ -115,8 +115,17 @@ def test_every_pod_has_memory_a_time_limit_a_label_and_a_name_for_people(text: s
     assert kubernetes["pipelineConfig"] == {"activeDeadlineSeconds": 2 * 86400, "resourceTtlOnCompletion": 7 * 86400}
 
 
-def test_a_webhook_is_a_secret_by_reference_that_need_not_be_there(text: str) -> None:
+def test_secrets_are_by_reference_and_need_not_be_there(text: str) -> None:
     _, platform = yaml.safe_load_all(text)
-    (secret,) = platform["platforms"]["kubernetes"]["deploymentSpec"]["executors"]["exec-finish"]["secretAsEnv"]
-    assert (secret["secretName"], secret["optional"]) == ("ctrflow-notify", True)
-    assert secret["keyToEnv"] == [{"envVar": "CTRFLOW_NOTIFY", "secretKey": "url"}]
+    executors = platform["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+    read = {
+        name: [
+            (secret["secretName"], secret["optional"], {each["envVar"]: each["secretKey"] for each in secret["keyToEnv"]})
+            for secret in executor["secretAsEnv"]
+        ]
+        for name, executor in executors.items()
+    }
+    keys = ("ctrflow-aws", True, {name: name for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")})
+    assert read.pop("exec-finish") == [("ctrflow-notify", True, {"CTRFLOW_NOTIFY": "url"}), keys]
+    assert set(read) == {f"exec-{step.replace('_', '-')}" for step in STEPS}
+    assert all(secrets == [keys] for secrets in read.values())
