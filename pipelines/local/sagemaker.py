@@ -5,8 +5,8 @@
 
 Requests are checked against botocore's service model, and answered and refused in AWS's shapes, so that an operator that
 works here has not learned anything wrong. What the endpoint cannot do, such as encryption with a key, it refuses.
-The image is not pulled: ContainerEntrypoint and ContainerArguments run in this environment. It holds one account and region,
-listens on loopback only, and everything it started ends with it, also when it is killed.
+The image is not pulled: ContainerEntrypoint and ContainerArguments run in this environment, or what our own image runs without
+them. It holds one account and region, listens on loopback only, and everything it started ends with it, also when it is killed.
 """
 
 import itertools

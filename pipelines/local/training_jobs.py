@@ -7,7 +7,9 @@ from collections.abc import Iterator, Mapping, Set
 from pathlib import Path
 from typing import Any
 
+from components.images import TRAINING as TRAINING_IMAGE
 from components.job_kinds import TRAINING
+from components.plan_jobs import ENTRYPOINT
 from pipelines.local.endings import Ending, exit_text
 from pipelines.local.hosts import Host, Program, host_name
 from pipelines.local.jobs import Job
@@ -60,8 +62,8 @@ class TrainingJob(Job):
     @staticmethod
     def refusal(request: Mapping[str, Any]) -> str | None:
         algorithm = request["AlgorithmSpecification"]
-        if not algorithm.get("ContainerEntrypoint"):
-            return "an image's own entrypoint: set AlgorithmSpecification.ContainerEntrypoint"
+        if not _command(algorithm):
+            return "the entrypoint of an image that is not ctrflow's: set AlgorithmSpecification.ContainerEntrypoint"
         for channel in request.get("InputDataConfig", []):
             source = channel["DataSource"].get("S3DataSource")
             if source is None or source["S3DataType"] not in ("S3Prefix", "ManifestFile"):
@@ -157,7 +159,7 @@ class TrainingJob(Job):
         algorithm = self.request["AlgorithmSpecification"]
         named = {"TRAINING_JOB_NAME": self.name, "TRAINING_JOB_ARN": self.arn}
         return Program(
-            command=[*algorithm["ContainerEntrypoint"], *algorithm.get("ContainerArguments", [])],
+            command=_command(algorithm),
             environment={**self.request.get("Environment", {}), **named},
             hosts=len(self.hosts),
         )
@@ -200,6 +202,13 @@ def _with_chosen_type(request: Mapping[str, Any], lacking: Set[str]) -> Mapping[
         return request
     chosen = next((each for each in types if each not in lacking), types[-1])
     return {**request, "ResourceConfig": {**cluster, "SelectedInstanceType": chosen}}
+
+
+def _command(algorithm: Mapping[str, Any]) -> list[str]:
+    """What runs: the entrypoint of the request, or else that of our own image; empty for another image, which is not pulled."""
+    given = [*algorithm.get("ContainerEntrypoint", []), *algorithm.get("ContainerArguments", [])]
+    ours = TRAINING_IMAGE.partition(":")[0] in algorithm.get("TrainingImage", "")
+    return given or ([*ENTRYPOINT] if ours else [])
 
 
 def _refusals(request: Mapping[str, Any]) -> Iterator[str]:
