@@ -52,7 +52,7 @@ class Index:
             tracking_uri: of the database, sqlite:///...
         """
         self._runs = runs
-        self._client = MlflowClient(tracking_uri=tracking_uri, registry_uri=tracking_uri)
+        self._mlflow = MlflowClient(tracking_uri=tracking_uri, registry_uri=tracking_uri)
         self._experiments: dict[str, str] = {}
         self._seen: dict[Path, str] = {}
         self._warned: set[str] = set()
@@ -86,10 +86,10 @@ class Index:
 
     def _experiment(self, name: str) -> str:
         if name not in self._experiments:
-            found = self._client.get_experiment_by_name(name)
+            found = self._mlflow.get_experiment_by_name(name)
             # Else MLflow copies into the current folder.
             place = (self._runs / FOLDER / "artifacts").absolute().as_uri()
-            self._experiments[name] = found.experiment_id if found else self._client.create_experiment(name, place)
+            self._experiments[name] = found.experiment_id if found else self._mlflow.create_experiment(name, place)
         return self._experiments[name]
 
     def _put_run(self, folder: Path, run: Run, content: str) -> bool:
@@ -97,7 +97,7 @@ class Index:
         experiment = self._experiment(str(run.parameters.get("name") or "runs"))
         known = {
             found.data.tags[TASK_TAG]: found
-            for found in self._client.search_runs([experiment], f"tags.`{RUN_TAG}` = '{run.run_id}'", max_results=BATCH)
+            for found in self._mlflow.search_runs([experiment], f"tags.`{RUN_TAG}` = '{run.run_id}'", max_results=BATCH)
         }
         parent = known.get("")
         if parent and parent.data.tags.get(CONTENT_TAG) == content:
@@ -115,19 +115,19 @@ class Index:
             self._put_task(folder, found, task, alive)
         ended = _ms(run.ended or run.started)
         figures = {f"{task.name}.{name}": value for task in run.tasks for name, value in task_metrics(folder, task.name).items()}
-        self._client.log_batch(made, metrics=_metrics(figures, ended), params=_params(run.parameters), tags=_note(run.error))
+        self._mlflow.log_batch(made, metrics=_metrics(figures, ended), params=_params(run.parameters), tags=_note(run.error))
         if (folder / INDEX).is_file():
-            self._client.log_artifact(made, str(folder / INDEX))
-        self._client.update_run(made, status=STATUS[state])
+            self._mlflow.log_artifact(made, str(folder / INDEX))
+        self._mlflow.update_run(made, status=STATUS[state])
         if state != "running":
-            self._client.set_terminated(made, STATUS[state], ended)
+            self._mlflow.set_terminated(made, STATUS[state], ended)
         # Last: a pass that was interrupted before is made again.
-        self._client.set_tag(made, CONTENT_TAG, content)
+        self._mlflow.set_tag(made, CONTENT_TAG, content)
         return True
 
     def _create(self, experiment: str, run: Run, task: str, name: str, started: str, tags: Mapping[str, str]) -> str:
         own = {RUN_TAG: run.run_id, TASK_TAG: task, **tags}
-        return str(self._client.create_run(experiment, _ms(started), own, name).info.run_id)
+        return str(self._mlflow.create_run(experiment, _ms(started), own, name).info.run_id)
 
     def _put_task(self, folder: Path, found: str, task: Task, alive: bool) -> None:
         ended = _ms(task.ended or task.started)
@@ -135,15 +135,15 @@ class Index:
         if task.name == "train":
             metrics += [Metric("loss", loss, ended, step) for step, loss in training_losses(folder)]
         for batch in _batches(metrics):
-            self._client.log_batch(found, metrics=batch)
-        self._client.log_batch(found, tags=_note(task.error or task.figures))
+            self._mlflow.log_batch(found, metrics=batch)
+        self._mlflow.log_batch(found, tags=_note(task.error or task.figures))
         if report := task_report(folder, task.name):
-            self._client.log_artifact(found, str(report))
+            self._mlflow.log_artifact(found, str(report))
         state = "interrupted" if task.state == "running" and not alive else task.state
         if state == "running":
-            self._client.update_run(found, status=STATUS[state])
+            self._mlflow.update_run(found, status=STATUS[state])
         else:
-            self._client.set_terminated(found, STATUS[state], ended)
+            self._mlflow.set_terminated(found, STATUS[state], ended)
 
     def _put_models(self, store: str, *, only: bool) -> None:
         """The models of a store. Those of the first one have their own names; of another, a name that tells the store."""
@@ -153,10 +153,10 @@ class Index:
             if not versions:
                 continue
             try:
-                model = self._client.get_registered_model(shown)
+                model = self._mlflow.get_registered_model(shown)
             except MlflowException:
-                model = self._client.create_registered_model(shown, {STORE_TAG: store}, f"model {name} of {store}")
-            known = {found.tags.get(VERSION_TAG): found for found in self._client.search_model_versions(f"name = '{shown}'")}
+                model = self._mlflow.create_registered_model(shown, {STORE_TAG: store}, f"model {name} of {store}")
+            known = {found.tags.get(VERSION_TAG): found for found in self._mlflow.search_model_versions(f"name = '{shown}'")}
             for version in versions:
                 if str(version.version) not in known:
                     known[str(version.version)] = self._create_version(shown, store, version)
@@ -165,14 +165,14 @@ class Index:
                 continue
             number = str(known[str(champion.version)].version)
             if str(there) != number:
-                self._client.set_registered_model_alias(shown, CHAMPION, number)
+                self._mlflow.set_registered_model_alias(shown, CHAMPION, number)
 
     def _create_version(self, shown: str, store: str, version: Version) -> Any:
         place = store if store.startswith("s3://") else Path(store).absolute().as_uri()
         source = f"{place}/{version_folder(version.name, version.version)}/model"
         tags = {VERSION_TAG: str(version.version), "auc": f"{version.auc:.6f}", "run": version.lineage.run_id}
         says = f"AUC {version.auc:.4f}, log loss {version.log_loss:.4f} when it was promoted, {version.created_at}"
-        return self._client.create_model_version(shown, source, tags=tags, description=says)
+        return self._mlflow.create_model_version(shown, source, tags=tags, description=says)
 
 
 def _content(run: Run) -> str:

@@ -46,7 +46,7 @@ def put(runs: Path, run: Run) -> Path:
 
 
 def shown(index: Any) -> dict[str, Any]:
-    found = index._client.search_runs([index._client.get_experiment_by_name("ads").experiment_id])
+    found = index._mlflow.search_runs([index._mlflow.get_experiment_by_name("ads").experiment_id])
     return {each.info.run_name: each for each in found}
 
 
@@ -99,13 +99,13 @@ def test_a_record_that_cannot_be_read_is_told_once_and_left_out(
 def test_the_champion_of_a_store_has_the_alias_after_a_rollback_too(index: Any, tmp_path: Path, store: str) -> None:
     put(tmp_path, record(parameters={"name": "ads", "store": store}))
     index.update()
-    versions = index._client.search_model_versions("name = 'deepfm'")
+    versions = index._mlflow.search_model_versions("name = 'deepfm'")
     assert sorted((str(each.version), each.tags["auc"]) for each in versions) == [("1", "0.700000"), ("2", "0.710000")]
-    assert str(index._client.get_model_version_by_alias("deepfm", "champion").version) == "2"
+    assert str(index._mlflow.get_model_version_by_alias("deepfm", "champion").version) == "2"
     roll_back(store, "deepfm", 1, "the night was bad")
     index.update()
-    assert str(index._client.get_model_version_by_alias("deepfm", "champion").version) == "1"
-    assert len(index._client.search_model_versions("name = 'deepfm'")) == 2
+    assert str(index._mlflow.get_model_version_by_alias("deepfm", "champion").version) == "1"
+    assert len(index._mlflow.search_model_versions("name = 'deepfm'")) == 2
 
 
 @pytest.mark.parametrize("store", ["local"], indirect=True)
@@ -114,7 +114,7 @@ def test_models_of_two_stores_are_two(index: Any, tmp_path: Path, store: str) ->
     put(tmp_path, record(parameters={"name": "ads", "store": store}))
     put(tmp_path, record(run_id="20261203-020000-beef", parameters={"name": "ads", "store": str(tmp_path / "others")}))
     index.update()
-    models = index._client.search_registered_models()
+    models = index._mlflow.search_registered_models()
     assert sorted(each.tags["ctrflow.store"] for each in models) == sorted([store, str(tmp_path / "others")])
     assert [str(each.aliases["champion"]) for each in models] == ["2", "2"]
 
