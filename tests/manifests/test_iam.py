@@ -68,6 +68,8 @@ def calls_in(source: str, place: str) -> Iterator[str]:
         if not isinstance(node.func, ast.Attribute):
             continue
         receiver, method = ast.unparse(node.func.value), node.func.attr
+        if receiver == "self._mlflow":
+            continue  # MLflow's own methods, some of which have the names of SageMaker's
         if receiver == "manager":
             yield from (f"s3:{name}" for name in TRANSFERS[method])
         elif A_CLIENT.search(receiver):
