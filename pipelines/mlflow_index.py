@@ -22,9 +22,10 @@ from mlflow.entities import Metric, Param, RunTag
 from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 
-from components.champion import read_champion, version_folder
+from components.champion import read_standing, version_folder
 from components.errors import InvalidConfig, WorkflowError
 from components.promote.model_store import Version, model_names, read_versions
+from components.storage import open_storage
 from pipelines.run_page import INDEX, task_metrics, task_report, training_losses, write_run_page
 from pipelines.runs import RUN, Run, Task, is_interrupted, read_run
 from pipelines.ui_server import FOLDER
@@ -54,27 +55,32 @@ class Index:
         self._runs = runs
         self._mlflow = MlflowClient(tracking_uri=tracking_uri, registry_uri=tracking_uri)
         self._experiments: dict[str, str] = {}
-        self._seen: dict[Path, str] = {}
+        # When a run that has ended was written, and the tag of a champion.json: what has not changed is not read again.
+        self._ended: dict[Path, int] = {}
+        self._tags: dict[tuple[str, str], str | None] = {}
+        self._stores: dict[str, None] = {}
         self._warned: set[str] = set()
 
     def update(self) -> int:
         """One pass; gives how many runs were new or had changed. What cannot be read is told once, and left out."""
-        changed, stores = 0, dict[str, None]()
+        changed = 0
         for path in sorted(self._runs.glob(f"*/{RUN}")):
             try:
+                written = path.stat().st_mtime_ns
+                if self._ended.get(path) == written:
+                    continue
                 run = read_run(path)
-            except InvalidConfig as error:
+            except (InvalidConfig, FileNotFoundError) as error:
                 self._warn(str(error))
                 continue
             if isinstance(store := run.parameters.get("store"), str) and store:
-                stores[store] = None
-            content = _content(run)
-            if self._seen.get(path.parent) != content:
-                changed += self._put_run(path.parent, run, content)
-                self._seen[path.parent] = content
-        for number, store in enumerate(stores):
+                self._stores[store] = None
+            changed += self._put_run(path.parent, run, _content(run))
+            if run.state != "running":
+                self._ended[path] = written
+        for number, store in enumerate(self._stores):
             try:
-                self._put_models(store, only=number == 0)
+                self._put_models(store, first=number == 0)
             except WorkflowError as error:
                 self._warn(f"{store}: {error}")
         return changed
@@ -145,11 +151,14 @@ class Index:
         else:
             self._mlflow.set_terminated(found, STATUS[state], ended)
 
-    def _put_models(self, store: str, *, only: bool) -> None:
+    def _put_models(self, store: str, *, first: bool) -> None:
         """The models of a store. Those of the first one have their own names; of another, a name that tells the store."""
         for name in model_names(store):
-            shown = name if only else f"{name}-{hashlib.sha256(store.encode()).hexdigest()[:6]}"
-            versions, champion = read_versions(store, name), read_champion(store, name)
+            standing = read_standing(open_storage(store), name)
+            if standing.tag is not None and self._tags.get((store, name)) == standing.tag:
+                continue
+            shown = name if first else f"{name}-{hashlib.sha256(store.encode()).hexdigest()[:6]}"
+            versions, champion = read_versions(store, name), standing.champion
             if not versions:
                 continue
             try:
@@ -166,6 +175,8 @@ class Index:
             number = str(known[str(champion.version)].version)
             if str(there) != number:
                 self._mlflow.set_registered_model_alias(shown, CHAMPION, number)
+            # Last, as a pass that failed before is made again. Every version that is added changes champion.json.
+            self._tags[store, name] = standing.tag
 
     def _create_version(self, shown: str, store: str, version: Version) -> Any:
         place = store if store.startswith("s3://") else Path(store).absolute().as_uri()

@@ -114,7 +114,7 @@ def evaluate(
         found,
         training_data=training_data(dataset, manifest),
         # By rows whose ids the champion knows.
-        drift=champion_drift(*(seen.dataset, seen.manifest), store, champion) if store and champion else None,
+        drift=champion_drift(seen.dataset, seen.manifest, store, champion) if store and champion else None,
     )
     write_evaluation(out, found)
     write_report(report, evaluation_page(config.name, found, card))
