@@ -32,6 +32,9 @@ def ui(runs: Path, port: int, index_only: bool) -> Answer:
     """Show the runs of this machine, those in progress too, in MLflow on 127.0.0.1, until Ctrl-C."""
     if not runs.is_dir():
         raise InvalidConfig(f"{runs}: no such folder; ctrflow run makes it, or name the folder of runs with --runs")
+    chosen = port or _free_port()
+    if not index_only:
+        _check_free(chosen)
     install()
     os.environ.update(ENVIRONMENT)
     (runs / FOLDER).mkdir(exist_ok=True)
@@ -43,8 +46,6 @@ def ui(runs: Path, port: int, index_only: bool) -> Answer:
     if index_only:
         changed = index.update()
         return Answer(text=f"{changed} runs new or changed", document={"changed": changed})
-    chosen = port or _free_port()
-    _check_free(chosen)
     with serving(runs, chosen) as address:
         shown = {"address": address, "runs": str(runs)}
         click.echo(json.dumps(shown) if wants_json() else f"{address}  runs of {runs}; Ctrl-C ends it")

@@ -101,3 +101,17 @@ def test_a_name_that_leads_elsewhere_is_refused_in_one_line(said: Said, folder: 
         f": 1 to {most} letters, digits, dots, dashes or underscores, the first a letter or digit"
     )
     assert sorted(path.name for path in folder.iterdir()) == ["recipe.yaml", "x"]
+
+
+def test_a_run_is_opened_in_the_browser_and_its_page_says_what_has_become_of_it(
+    said: Said, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    browser = folder / "browser"
+    browser.write_text(f'#!/bin/sh\necho "$1" > {folder}/opened\n')
+    browser.chmod(0o755)
+    monkeypatch.setenv("BROWSER", f"{browser} %s")
+    made("r1")
+    assert said("runs", "show", "r1", "--open")[0] == 0
+    page = folder / "runs/r1/index.html"
+    assert (folder / "opened").read_text().strip() == page.as_uri()
+    assert "running since" in page.read_text()
